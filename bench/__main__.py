@@ -22,7 +22,7 @@ from .lab import PARKED, Lab, machine
 from .load_sections import SECTIONS as LOAD
 from .pages import write_pages
 from .recall.sections import SECTIONS as RECALL
-from .report import RESULTS, Report, save, save_again, save_savers, saved, saved_savers, show, to_json
+from .report import RESULTS, Report, load_saved, load_saved_savers, save, save_again, save_savers, show, to_json
 from .rows import Row
 from .savers.sections import SECTIONS as SAVERS
 from .savers.standings import SaverStanding
@@ -86,7 +86,7 @@ def _options() -> argparse.Namespace:
 
 
 def _write_docs(errors: Console) -> int:
-    report, savers = saved(), saved_savers()
+    report, savers = load_saved(), load_saved_savers()
     if report is None and savers is None:
         errors.print(f"{RESULTS} is not there: run `make bench` first", highlight=False)
         return 2
@@ -127,7 +127,7 @@ def _section(lab: Lab, name: str, place: str, progress: Progress) -> Iterator[Fo
     lab.say = lambda text: progress.update(task, description=f"{where} {text}")
     try:
         for finding in SECTIONS[name](lab):
-            progress.console.print(f"  {_told(finding)}", markup=False, highlight=False)
+            progress.console.print(f"  {_format_finding(finding)}", markup=False, highlight=False)
             yield finding
     finally:
         progress.remove_task(task)
@@ -149,7 +149,7 @@ def _report(facts: dict[str, object], before: float, quick: bool, complete: bool
     )
 
 
-def _told(finding: Found) -> str:
+def _format_finding(finding: Found) -> str:
     """One line as it comes."""
     if isinstance(finding, Row):
         return f"{finding.what}: {finding.shown} {finding.verdict}"

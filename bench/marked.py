@@ -11,7 +11,7 @@ from .rows import Row
 BETWEEN = re.compile(r"(<!-- measured -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def measured(rows: Sequence[Row]) -> bool:
+def is_measured(rows: Sequence[Row]) -> bool:
     """Whether all is there that has a bar; a peer that cannot be installed may be missing."""
     return all(row.measured is not None for row in rows if row.bar is not None)
 

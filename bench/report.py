@@ -73,7 +73,7 @@ def save(report: Report) -> None:
 
 def save_again(report: Report) -> None:
     """Rows that were measured again on the day of a whole session take the place of those of it."""
-    whole, new = saved(), {row.section for row in report.rows}
+    whole, new = load_saved(), {row.section for row in report.rows}
     if whole is None or whole.date != report.date or report.standings or report.crashes or not new:
         return
     rows = [row for row in whole.rows if row.section not in new]
@@ -92,12 +92,12 @@ def save_savers(report: Report) -> None:
     SAVERS.write_text(to_json(kept), encoding="utf-8")
 
 
-def saved() -> Report | None:
+def load_saved() -> Report | None:
     """The last results, if any."""
     return _read(RESULTS)
 
 
-def saved_savers() -> Report | None:
+def load_saved_savers() -> Report | None:
     """The last ones of the section `langgraph`, if any."""
     return _read(SAVERS)
 
@@ -109,7 +109,7 @@ def _read(path: Path) -> Report | None:
 def show(report: Report, console: Console) -> None:
     """The tables, and what is to be said about them."""
     shown = [_rows(report.rows), _standings(report.standings), _crashes(report.crashes)]
-    shown += [_plain(one) for one in tables.all_of(report.savers)]
+    shown += [_make_table(one) for one in tables.make_tables(report.savers)]
     for table in shown:
         if table.row_count:
             console.print(table)
@@ -136,7 +136,7 @@ def _rows(rows: list[Row]) -> Table:
     return table
 
 
-def _plain(figures: tables.Figures) -> Table:
+def _make_table(figures: tables.Figures) -> Table:
     table = Table(title=figures.title, title_justify="left")
     for place, heading in enumerate(figures.headings):
         table.add_column(heading, justify="right" if place else "left", no_wrap=True)
@@ -151,7 +151,7 @@ def _standings(standings: list[Standing]) -> Table:
     for heading in COMPARED:
         table.add_column(heading, justify="right", no_wrap=True)
     for one in standings:
-        table.add_row(f"{one.entrant.title}, {one.entrant.store}", *compared(one))
+        table.add_row(f"{one.entrant.title}, {one.entrant.store}", *format_contender(one))
     return table
 
 
@@ -170,7 +170,7 @@ COMPARED = (
 )
 
 
-def compared(one: Standing) -> list[str]:
+def format_contender(one: Standing) -> list[str]:
     """The figures of a contender, as people read them, in the order of `COMPARED`."""
     speed, costs, back = one.speed, one.costs, one.back
     figures = [speed.per_second, speed.p50_ms, speed.p99_ms, speed.cpu_ms, speed.server_cpu_ms]

@@ -21,7 +21,7 @@ BYTES_PER_STEP_MAX = 1.6 * 1024
 Section = Callable[[Lab], Iterator[Row]]
 
 
-def counted(lab: Lab) -> Iterator[Row]:
+def counts(lab: Lab) -> Iterator[Row]:
     """Syncs, statements and bytes of single operations: the hard gate."""
     found = lab.measure("counts", calls=10 if lab.quick else 40)
     bars = {"step": 1, "effect": 2, "message": 1, "state in the open": 1, "state of the agent": 1, "item": 1}
@@ -85,7 +85,7 @@ def concurrent(lab: Lab) -> Iterator[Row]:
     for kind, wanted in (("asyncio", 1.5), ("threads", 1.2)):
         size = {"runs": RUNS, "steps": 10, "alone": 40, "pairs": lab.pairs}
         measured = lab.measure("concurrent", kind=kind, **size)
-        yield _shared_syncs(kind, measured["syncs_per_step"])
+        yield _make_shared_syncs_row(kind, measured["syncs_per_step"])
         note = f"{measured['per_second']:,.0f} steps per second; one run {measured['alone_per_second']:,.0f}"
         yield Row(
             "64 runs", f"{kind}: times the steps/s of one run", measured["ratio"], "", at_least(wanted), False, note
@@ -98,7 +98,7 @@ def concurrent(lab: Lab) -> Iterator[Row]:
         yield Row("64 runs", f"{kind}: the same, each sync 2 ms slower", slow["ratio"], "", at_least(8), False, note)
 
 
-def _shared_syncs(kind: str, found: float) -> Row:
+def _make_shared_syncs_row(kind: str, found: float) -> Row:
     if found < 0:
         return Row("64 runs", f"{kind}: syncs per step", None, note="needs a C compiler or strace")
     return Row("64 runs", f"{kind}: syncs per step", found, "", at_most(0.15), True)
@@ -143,11 +143,11 @@ def state(lab: Lab) -> Iterator[Row]:
     note = f"middle half of {len(spread)} pairs: {spread[len(spread) // 4]:.2f} to {spread[-len(spread) // 4]:.2f}"
     yield Row("state", "set in the open, in bare commits", measured["ratio"], "", at_most(1.3, 1.6), False, note)
     yield Row("state", "sets per second in one transaction", measured["sets_per_second"], "", at_least(20_000), False)
-    yield _many_sets(lab, keys)
+    yield _make_many_sets_row(lab, keys)
     yield Row("state", "get", measured["get_us"], "µs", at_most(30), False, "one of 20,000 keys")
 
 
-def _many_sets(lab: Lab, keys: int) -> Row:
+def _make_many_sets_row(lab: Lab, keys: int) -> Row:
     what = "PostgreSQL: sets per second in one transaction"
     try:
         url = lab.server.url(lab.server.new_database())
@@ -177,16 +177,16 @@ def checkpoints(lab: Lab) -> Iterator[Row]:
 def flat(lab: Lab) -> Iterator[Row]:
     """`agent.state` with a million keys beside ten thousand, on both stores."""
     size = {"small": 10_000, "large": 50_000 if lab.quick else 1_000_000, "calls": 200 if lab.quick else 1000}
-    yield from _flat("SQLite", lab.measure("flat", **size), size["large"])
+    yield from _make_flat_rows("SQLite", lab.measure("flat", **size), size["large"])
     try:
         url = lab.server.url(lab.server.new_database())
     except NoServer as error:
         yield Row("flat", "PostgreSQL", None, note=str(error))
         return
-    yield from _flat("PostgreSQL", lab.measure("flat", url=url, **size), size["large"])
+    yield from _make_flat_rows("PostgreSQL", lab.measure("flat", url=url, **size), size["large"])
 
 
-def _flat(store: str, measured: dict[str, Any], keys: int) -> Iterator[Row]:
+def _make_flat_rows(store: str, measured: dict[str, Any], keys: int) -> Iterator[Row]:
     for name, ratio in measured["ratios"].items():
         what = f"{store}: {name} with {keys:,} keys, in times of 10,000"
         yield Row("flat", what, ratio, "", at_most(1.5, 2), False, f"{measured['us'][name]:,.0f} µs; 1 is flat")
@@ -294,7 +294,7 @@ def _milliseconds(command: list[str]) -> float:
 
 
 SECTIONS: dict[str, Section] = {
-    "counts": counted,
+    "counts": counts,
     "step": step,
     "effect": effect,
     "concurrent": concurrent,

@@ -14,7 +14,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from .failures import MeasurementFailed, NoServer
-from .syncs import SHARED_BYTES, Probe, shared_count
+from .syncs import SHARED_BYTES, Probe, read_shared_count
 
 START_SECONDS_MAX = 30
 STOP_SECONDS_MAX = 20
@@ -130,7 +130,7 @@ class Server:
 
     def syncs(self) -> int | None:
         """How often its processes made the disk write; None when nobody counts."""
-        return shared_count(self._syncs) if self._probe.name == "preload" else None
+        return read_shared_count(self._syncs) if self._probe.name == "preload" else None
 
     def cpu_ns(self) -> int | None:
         """Processor time of its processes that live now; None where the system does not tell."""

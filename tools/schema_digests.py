@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from perdure.store import sql
-from perdure.store.sqlite.schema_guard import digest, expected
+from perdure.store.sqlite.schema_guard import build_expected, digest
 
 TARGET = Path(sql.__file__).parent / "sqlite" / "digests.txt"
 
@@ -16,7 +16,7 @@ TARGET = Path(sql.__file__).parent / "sqlite" / "digests.txt"
 def digests() -> str:
     """One line for each schema version: its number, and the SHA-256 of its definitions."""
     versions = range(1, len(sql.migrations("sqlite")) + 1)
-    return "".join(f"{version} {digest(sorted(expected(version).values())).hex()}\n" for version in versions)
+    return "".join(f"{version} {digest(sorted(build_expected(version).values())).hex()}\n" for version in versions)
 
 
 if __name__ == "__main__":

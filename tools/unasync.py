@@ -123,7 +123,7 @@ def parts_of(text: str) -> Iterator[tuple[bool, str]]:
     for number, line in enumerate(text.splitlines(keepends=True), start=1):
         mark = MARK.match(line)
         if not mark:
-            lines.append(uncommented(line, number) if block == "sync-only" else line)
+            lines.append(uncomment(line, number) if block == "sync-only" else line)
             continue
         if (mark[1] == "end") != bool(block):
             raise BadSource(f"line {number}: {mark[0].strip()!r} does not fit {block or 'the open'}")
@@ -135,7 +135,7 @@ def parts_of(text: str) -> Iterator[tuple[bool, str]]:
     yield False, "".join(lines)
 
 
-def uncommented(line: str, number: int) -> str:
+def uncomment(line: str, number: int) -> str:
     """A line of a sync-only block as code."""
     found = VERBATIM.match(line.rstrip("\n"))
     if not found:
@@ -195,7 +195,7 @@ def find_ruff() -> str | None:
     return str(beside) if beside.exists() else shutil.which("ruff")
 
 
-def formatted(text: str, target: Path, ruff: str) -> str:
+def format_code(text: str, target: Path, ruff: str) -> str:
     """Without the imports that are of no use any more, and in our style."""
     clean = ["check", "--quiet", "--fix-only", "--select", "F401,F811,I001"]
     for arguments in (clean, ["format", "--quiet"]):
@@ -214,7 +214,7 @@ def generate(root: Path, source: str, target: str, ruff: str | None, used: Count
     except BadSource as error:
         raise BadSource(f"{source}: {error}") from error
     refuse_leftovers(text, target)
-    return formatted(text, root / target, ruff) if ruff else text
+    return format_code(text, root / target, ruff) if ruff else text
 
 
 def difference(root: Path, target: str, wanted: str) -> str:

@@ -58,7 +58,7 @@ class Arena:
         """A process in which the run of this store is open, or resumed."""
         return self._companion(entrant, place.url, count=False)
 
-    def counted(self, entrant: Entrant, place: Place, proxy: Proxy | None) -> Companion:
+    def start_counted(self, entrant: Entrant, place: Place, proxy: Proxy | None) -> Companion:
         """The same, but watched: never for times."""
         if proxy is not None:
             assert self._server is not None

@@ -72,7 +72,7 @@ class Companion:
     def __exit__(self, _kind: type | None, _error: BaseException | None, _trace: TracebackType | None) -> None:
         self.kill()
 
-    def opened(self) -> Opening:
+    def wait_opened(self) -> Opening:
         """Wait until the run is open."""
         return msgspec.convert(self.hear(), Opening)
 
@@ -83,7 +83,7 @@ class Companion:
             self._process.stdin.write(json.dumps(order).encode() + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise self._failed("ended") from None
+            raise self._failure("ended") from None
 
     def facts(self) -> dict[str, str]:
         """The version of the system and its settings."""
@@ -107,9 +107,9 @@ class Companion:
         try:
             code = self._process.wait(ANSWER_SECONDS_MAX)
         except subprocess.TimeoutExpired:
-            raise self._failed("does not end") from None
+            raise self._failure("does not end") from None
         if code != 0:
-            raise self._failed(f"ended with {code}")
+            raise self._failure(f"ended with {code}")
 
     def kill(self) -> int:
         """SIGKILL, and the moment when it was dead."""
@@ -130,16 +130,16 @@ class Companion:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while b"\n" not in self._heard:
                 if not selector.select(max(last - monotonic(), 0)):
-                    raise self._failed("does not answer")
+                    raise self._failure("does not answer")
                 data = os.read(self._process.stdout.fileno(), 65536)
                 if not data:
-                    raise self._failed("ended")
+                    raise self._failure("ended")
                 self._heard += data
         line, _, self._heard = self._heard.partition(b"\n")
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def _failed(self, how: str) -> MeasurementFailed:
+    def _failure(self, how: str) -> MeasurementFailed:
         self._process.kill()
         self._process.wait()
         self._complaints.seek(0)

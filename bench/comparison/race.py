@@ -67,7 +67,7 @@ def race(arena: Arena, rounds: int, say: Callable[[str], None]) -> list[Finish]:
 
 
 def _facts(companion: Companion) -> dict[str, str]:
-    companion.opened()
+    companion.wait_opened()
     return companion.facts()
 
 
@@ -81,10 +81,10 @@ def costs(arena: Arena, entrant: Entrant, calls: int) -> Costs:
     """Counted in processes that are not timed: statements, syncs, round trips, and what a call leaves on disk."""
     empty, place = arena.place(entrant), arena.place(entrant)
     with arena.companion(entrant, empty) as companion:
-        companion.opened()
+        companion.wait_opened()
         companion.end()
-    with arena.proxy(entrant) as proxy, arena.counted(entrant, place, proxy) as companion:
-        companion.opened()
+    with arena.proxy(entrant) as proxy, arena.start_counted(entrant, place, proxy) as companion:
+        companion.wait_opened()
         companion.calls(WARM)
         trips, statements = (proxy.trips, proxy.statements) if proxy is not None else (0, 0)
         syncs = arena.server_syncs(entrant)
@@ -118,7 +118,7 @@ def comeback(arena: Arena, entrant: Entrant, attempts: int) -> Return:
 def _returns(arena: Arena, entrant: Entrant, calls: int, attempts: int) -> list[Return]:
     place = arena.place(entrant)
     with arena.companion(entrant, place) as companion:
-        companion.opened()
+        companion.wait_opened()
         companion.calls(calls)
         dead = companion.kill()
     found = []
@@ -127,7 +127,7 @@ def _returns(arena: Arena, entrant: Entrant, calls: int, attempts: int) -> list[
             # Ordered before it is there to hear it: nobody waits for us.
             companion.order(first=0, size=calls + attempt)
             companion.order(first=calls + attempt, size=1)
-            opening, replay, _new = companion.opened(), companion.answer(), companion.answer()
+            opening, replay, _new = companion.wait_opened(), companion.answer(), companion.answer()
             done = time_ns()
             took = replay.seconds * 1000
             found.append(Return((done - dead) / 1e6, (done - opening.imported_ns) / 1e6, took, replay.bodies))

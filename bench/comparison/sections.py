@@ -40,9 +40,9 @@ def postgres(lab: Lab) -> Iterator[Finding]:
 def _trips(arena: Arena, entrant: Entrant, wanted: int) -> Row:
     """Counted call by call between us and the server. The median: a heartbeat may fall into a call."""
     counts = []
-    with arena.proxy(entrant) as proxy, arena.counted(entrant, arena.place(entrant), proxy) as companion:
+    with arena.proxy(entrant) as proxy, arena.start_counted(entrant, arena.place(entrant), proxy) as companion:
         assert proxy is not None
-        companion.opened()
+        companion.wait_opened()
         companion.calls(race.WARM)
         for _ in range(COUNTED_CALLS):
             before = proxy.trips

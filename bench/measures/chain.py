@@ -8,13 +8,13 @@ from typing import Any
 
 from perdure import Run
 
-from ..workload import Block, Series, an_agent, bare_commit, bare_insert, figures, operation, take_turns, text
+from ..workload import Block, Series, an_agent, figures, make_bare_commit, make_bare_insert, operation, take_turns, text
 
 
 def chain(folder: Path, kind: str, pairs: int, size: int, url: str | None = None) -> dict[str, Any]:
     """Steps or effects in a chain beside bare commits, on SQLite or on the server of that URL."""
     with an_agent(folder, url) as agent:
-        ours, floor = Series(operation(agent, kind)), Series(bare_insert(url) if url else bare_commit(folder))
+        ours, floor = Series(operation(agent, kind)), Series(make_bare_insert(url) if url else make_bare_commit(folder))
         with agent.run("chain"):
             take_turns(ours, floor, pairs=pairs, size=size)
     return figures(ours, floor, size)

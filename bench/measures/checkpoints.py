@@ -7,12 +7,12 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from ..workload import an_agent, bare_commit, text
+from ..workload import an_agent, make_bare_commit, text
 
 
 def checkpoints(folder: Path, count: int, names: int = 1) -> dict[str, Any]:
     """Save a conversation that grows by 1 KB of text each time, under so many names in turn; then restore some."""
-    commit = bare_commit(folder)
+    commit = make_bare_commit(folder)
     beyond, messages = [], list[str]()
     with an_agent(folder) as agent:
         for number in range(count):

@@ -26,18 +26,18 @@ def context(folder: Path, turns: int, size: int, calls: int, memories: int, url:
         for number in range(turns):
             for message in turn(number, size):
                 run.messages.append(message)
-        first, later = _timed(run), []
+        first, later = _time_run(run), []
         for number in range(turns, turns + calls):
             for message in turn(number, size):
                 run.messages.append(message)
             run.messages.append({"role": "user", "content": f"What does the log say on day {number % memories}?"})
-            later.append(_timed(run))
+            later.append(_time_run(run))
     agent.close()
     cuts = quantiles(later, n=20)
     return {"first": first, "p50": cuts[9], "p95": cuts[18]}
 
 
-def _timed(run: Any) -> float:
+def _time_run(run: Any) -> float:
     begun = perf_counter()
     run.context()
     return (perf_counter() - begun) * 1000

@@ -14,7 +14,7 @@ import apsw
 from perdure import Agent, Run
 
 from ..syncs import counter
-from ..workload import an_agent, bare_commit, operation, text
+from ..workload import an_agent, make_bare_commit, operation, text
 
 HEART = "perdure-heartbeat"
 """What its thread does now and then belongs to no operation."""
@@ -137,7 +137,7 @@ def bytes_per_step(folder: Path, steps: int) -> dict[str, float]:
 
 def pages_of_a_bare_commit(folder: Path, calls: int) -> dict[str, float]:
     """The floor in pages of the log."""
-    commit, wal = bare_commit(folder), folder / "floor.db-wal"
+    commit, wal = make_bare_commit(folder), folder / "floor.db-wal"
     commit(0)
     before = wal.stat().st_size
     for number in range(calls):

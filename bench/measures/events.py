@@ -10,7 +10,7 @@ from typing import Any
 
 from perdure import Agent
 
-from ..workload import Series, an_agent, bare_commit, figures, take_turns, text
+from ..workload import Series, an_agent, figures, make_bare_commit, take_turns, text
 
 KINDS = 20
 BULK = 5000
@@ -21,7 +21,7 @@ def events(folder: Path, pairs: int, size: int, few: int, many: int, reads: int)
     texts = [text(number) for number in range(64)]
     with an_agent(folder) as agent:
         ours = Series(lambda number: agent.events.append("APPENDED", texts[number % 64]))
-        take_turns(ours, floor := Series(bare_commit(folder)), pairs=pairs, size=size)
+        take_turns(ours, floor := Series(make_bare_commit(folder)), pairs=pairs, size=size)
         _fill(agent, 0, few)
         before = _costs(agent, reads)
         begun = perf_counter()

@@ -14,7 +14,7 @@ import psycopg
 
 from perdure import AsyncAgent
 
-from ..workload import Block, Series, Texts, bare_insert, figures
+from ..workload import Block, Series, Texts, figures, make_bare_insert
 
 CONNECTIONS_MAX = 32
 """Connections of the floor; more of them insert no faster."""
@@ -133,7 +133,7 @@ def async_chain(folder: Path, url: str, pairs: int, size: int) -> dict[str, Any]
 
 async def _chain(url: str, pairs: int, size: int) -> dict[str, Any]:
     agent, texts, numbers = AsyncAgent("bench", store=url), Texts(), iter(range((pairs + 1) * size))
-    ours, floor = Series(lambda _: None), Series(bare_insert(url))
+    ours, floor = Series(lambda _: None), Series(make_bare_insert(url))
 
     @agent.step
     async def think(number: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from perdure import Agent
 
-from ..workload import Series, an_agent, bare_commit, figures, take_turns, text
+from ..workload import Series, an_agent, figures, make_bare_commit, take_turns, text
 
 
 def state(folder: Path, pairs: int, size: int, keys: int, reads: int) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def state(folder: Path, pairs: int, size: int, keys: int, reads: int) -> dict[st
     texts = [text(number) for number in range(64)]
     with an_agent(folder) as agent:
         ours = Series(lambda number: agent.state.set("bench", f"key-{number % 64}", texts[number % 64]))
-        floor = Series(bare_commit(folder))
+        floor = Series(make_bare_commit(folder))
         take_turns(ours, floor, pairs=pairs, size=size)
         per_second = _sets_per_second(agent, "many", keys)
         gets = []

@@ -31,13 +31,13 @@ def values(folder: Path, rounds: int) -> dict[str, float]:
     seen = datetime(2026, 1, 1, tzinfo=UTC)
     mixed = [{"seat": Seat(number, "A"), "at": seen, "range": (number, number + 1)} for number in range(1000)]
     return {
-        **_both("plain", plain, elements=4 * len(plain) + 1, rounds=rounds),
-        **_both("mixed", mixed, elements=8 * len(mixed) + 1, rounds=rounds),
-        **_both("text", text(1), elements=1, rounds=rounds * 100),
+        **_measure_both("plain", plain, elements=4 * len(plain) + 1, rounds=rounds),
+        **_measure_both("mixed", mixed, elements=8 * len(mixed) + 1, rounds=rounds),
+        **_measure_both("text", text(1), elements=1, rounds=rounds * 100),
     }
 
 
-def _both(name: str, value: Any, *, elements: int, rounds: int) -> dict[str, float]:
+def _measure_both(name: str, value: Any, *, elements: int, rounds: int) -> dict[str, float]:
     data = codec.encode(value)
     return {
         f"{name}_encode_ns": _median_ns(lambda: codec.encode(value), rounds) / elements,

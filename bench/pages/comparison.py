@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ..comparison.crashes import CELLS
 from ..comparison.standings import POSTGRES, SQLITE, Crash, Standing
-from ..report import COMPARED, Report, compared
-from .words import filled, measured_on, wrapped
+from ..report import COMPARED, Report, format_contender
+from .words import describe_machine, fill_page, wrap_paragraph
 
 TOLD = {
     "finished": "finished",
@@ -19,13 +19,13 @@ TOLD = {
 def page(report: Report) -> str:
     """Who was measured, the figures, the crash matrix, and what others do better."""
     slots = {
-        "measured_on": [measured_on(report)],
+        "measured_on": [describe_machine(report)],
         "settings": _settings(report.standings),
         "figures": _figures(report.standings),
         "losses": _losses(report.standings),
         "matrix": _matrix(report.crashes),
     }
-    return filled("comparison.md", slots)
+    return fill_page("comparison.md", slots)
 
 
 def _settings(standings: Sequence[Standing]) -> list[str]:
@@ -43,7 +43,7 @@ def _figures(standings: Sequence[Standing]) -> list[str]:
         there = [one for one in standings if one.entrant.store == store]
         if there:
             lines += [f"### {store}", "", "| | " + " | ".join(COMPARED) + " |", "|---|" + "---:|" * len(COMPARED)]
-            lines += [f"| {one.entrant.title} | " + " | ".join(compared(one)) + " |" for one in there]
+            lines += [f"| {one.entrant.title} | " + " | ".join(format_contender(one)) + " |" for one in there]
             lines.append("")
     return lines
 
@@ -54,7 +54,7 @@ def _losses(standings: Sequence[Standing]) -> list[str]:
     if not found:
         return ["No call that had returned before its process was killed ran again.", ""]
     names = ", ".join(f"{one.entrant.title} on {one.entrant.store} ({one.back.repeated})" for one in found if one.back)
-    return [wrapped(f"Calls that had returned before their process was killed, and ran again: {names}."), ""]
+    return [wrap_paragraph(f"Calls that had returned before their process was killed, and ran again: {names}."), ""]
 
 
 def _matrix(crashes: Sequence[Crash]) -> list[str]:

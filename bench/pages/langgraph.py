@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from ..report import Report
 from ..savers import tables
-from .words import filled, measured_on
+from .words import describe_machine, fill_page
 
 
 def page(report: Report) -> str:
     """How to switch, what one gains, and the tables."""
     slots = {
-        "measured_on": [measured_on(report)],
+        "measured_on": [describe_machine(report)],
         "bars": _bars(report),
-        "figures": [line for one in tables.all_of(report.savers) for line in _table(one)],
+        "figures": [line for one in tables.make_tables(report.savers) for line in _table(one)],
         "settings": [
             f"- {one.entry.saver} ({one.version}), {one.entry.store}: `{one.durability}`" for one in report.savers
         ],
     }
-    return filled("langgraph.md", slots)
+    return fill_page("langgraph.md", slots)
 
 
 def _bars(report: Report) -> list[str]:

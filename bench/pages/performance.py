@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from ..report import Report
 from ..rows import Row
-from .words import filled, measured_on
+from .words import describe_machine, fill_page
 
 
 def page(report: Report) -> str:
     """How it is measured, on what, and the tables."""
-    slots = {"measured_on": [measured_on(report)], "tables": _tables(report.rows)}
-    return filled("performance.md", slots)
+    slots = {"measured_on": [describe_machine(report)], "tables": _tables(report.rows)}
+    return fill_page("performance.md", slots)
 
 
 def _tables(rows: Sequence[Row]) -> list[str]:

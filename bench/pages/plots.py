@@ -23,8 +23,8 @@ def pictures(standings: Sequence[Standing]) -> dict[str, str]:
         "return": picture(
             "Time from a kill to the first new step of Perdure and its peers",
             [
-                *_panels(standings, "From SIGKILL to the first new step, after 10 (ms)", _short),
-                *_panels(standings, "From the end of imports to the first new step, after 1,000 (ms)", _long),
+                *_panels(standings, "From SIGKILL to the first new step, after 10 (ms)", _plot_short),
+                *_panels(standings, "From the end of imports to the first new step, after 1,000 (ms)", _plot_long),
             ],
         ),
     }
@@ -58,11 +58,11 @@ def _latency(one: Standing) -> Bar | None:
     return _bar(one, one.speed.p50_ms, "ms", one.speed.p99_ms)
 
 
-def _short(one: Standing) -> Bar | None:
+def _plot_short(one: Standing) -> Bar | None:
     return _bar(one, one.back.short_ms if one.back is not None else None, "ms")
 
 
-def _long(one: Standing) -> Bar | None:
+def _plot_long(one: Standing) -> Bar | None:
     return _bar(one, one.back.long_ms if one.back is not None else None, "ms")
 
 

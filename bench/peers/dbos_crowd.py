@@ -9,7 +9,7 @@ from typing import Any
 from dbos import DBOS, SetWorkflowID  # type: ignore[import-not-found]
 
 from .contender import on_postgres, sqlite_path
-from .settings import of_postgres, of_sqlite
+from .settings import read_postgres_settings, read_sqlite_settings
 
 QUEUE = "crowd"
 POLL_SECONDS = 0.05
@@ -55,7 +55,11 @@ class Workflows:
 
     def facts(self) -> dict[str, str]:
         """Its defaults, but for the polling."""
-        store = of_postgres(self._url) if on_postgres(self._url) else of_sqlite(sqlite_path(self._url))
+        store = (
+            read_postgres_settings(self._url)
+            if on_postgres(self._url)
+            else read_sqlite_settings(sqlite_path(self._url))
+        )
         told = f"{store}, worker_concurrency={self._at_once}, polling_interval_sec={POLL_SECONDS} (default 1)"
         return {"version": importlib.metadata.version("dbos"), "set": told}
 

@@ -10,7 +10,7 @@ from typing import Any
 from dbos import DBOS, SetWorkflowID  # type: ignore[import-not-found]
 
 from .contender import Call, Contender, on_postgres, sqlite_path
-from .settings import of_postgres, of_sqlite
+from .settings import read_postgres_settings, read_sqlite_settings
 
 
 class Workflow:
@@ -41,7 +41,11 @@ class Workflow:
 
     def facts(self) -> dict[str, str]:
         """Read from its database and, for SQLite, from its connections."""
-        durability = of_postgres(self._url) if on_postgres(self._url) else of_sqlite(sqlite_path(self._url))
+        durability = (
+            read_postgres_settings(self._url)
+            if on_postgres(self._url)
+            else read_sqlite_settings(sqlite_path(self._url))
+        )
         return {"version": importlib.metadata.version("dbos"), "durability": durability}
 
 

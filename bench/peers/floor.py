@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 
 from .contender import Call, Contender, on_postgres, sqlite_path
-from .settings import of_postgres
+from .settings import read_postgres_settings
 
 
 class Floor:
@@ -34,7 +34,9 @@ class Floor:
 
     def facts(self) -> dict[str, str]:
         """The settings of the floor."""
-        durability = of_postgres(self._url) if on_postgres(self._url) else "journal_mode=wal, synchronous=full"
+        durability = (
+            read_postgres_settings(self._url) if on_postgres(self._url) else "journal_mode=wal, synchronous=full"
+        )
         return {"version": "", "durability": durability}
 
 

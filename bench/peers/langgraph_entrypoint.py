@@ -11,7 +11,7 @@ from typing import Any
 from langgraph.func import entrypoint, task
 
 from .contender import Call, Contender, on_postgres, sqlite_path
-from .settings import of_postgres, of_sqlite
+from .settings import read_postgres_settings, read_sqlite_settings
 
 
 class Entrypoint:
@@ -40,7 +40,11 @@ class Entrypoint:
 
     def facts(self) -> dict[str, str]:
         """Read from the saver's connection."""
-        durability = of_postgres(self._url) if on_postgres(self._url) else of_sqlite(sqlite_path(self._url))
+        durability = (
+            read_postgres_settings(self._url)
+            if on_postgres(self._url)
+            else read_sqlite_settings(sqlite_path(self._url))
+        )
         return {"version": importlib.metadata.version("langgraph"), "durability": durability}
 
 

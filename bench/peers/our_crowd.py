@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from perdure import Agent
 
 from .contender import on_postgres
-from .settings import of_postgres
+from .settings import read_postgres_settings
 
 
 class Tasks:
@@ -46,7 +46,7 @@ class Tasks:
 
     def facts(self) -> dict[str, str]:
         """As it is when nobody sets anything."""
-        store = of_postgres(self._url) if on_postgres(self._url) else "journal_mode=wal, synchronous=full"
+        store = read_postgres_settings(self._url) if on_postgres(self._url) else "journal_mode=wal, synchronous=full"
         return {"version": importlib.metadata.version("perdure"), "set": f"{store}, concurrency={self._at_once}"}
 
     def close(self) -> None:

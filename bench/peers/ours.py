@@ -10,7 +10,7 @@ from pathlib import Path
 from perdure import Agent, Done, NotDone
 
 from .contender import Call, Contender, on_postgres
-from .settings import of_postgres
+from .settings import read_postgres_settings
 
 
 class Perdure:
@@ -40,7 +40,9 @@ class Perdure:
 
     def facts(self) -> dict[str, str]:
         """What the store has set; SQLite's are read back by Perdure itself, which refuses anything less."""
-        durability = of_postgres(self._url) if on_postgres(self._url) else "journal_mode=wal, synchronous=full"
+        durability = (
+            read_postgres_settings(self._url) if on_postgres(self._url) else "journal_mode=wal, synchronous=full"
+        )
         return {"version": importlib.metadata.version("perdure"), "durability": durability}
 
 

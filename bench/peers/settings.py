@@ -52,7 +52,7 @@ def statements() -> int:
     return _statements
 
 
-def of_sqlite(path: str) -> str:
+def read_sqlite_settings(path: str) -> str:
     """The settings of the peer's own connection to that file: `synchronous` belongs to a connection."""
     for connection in reversed(_connections):
         try:
@@ -67,7 +67,7 @@ def of_sqlite(path: str) -> str:
     return "unknown"
 
 
-def of_postgres(url: str) -> str:
+def read_postgres_settings(url: str) -> str:
     """The settings that a session of this peer gets."""
     import psycopg
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.recall import corpus as corpora
 from bench.recall.measuring import measure
-from bench.recall.systems import chosen
+from bench.recall.systems import choose_systems
 
 
 def main() -> None:
@@ -28,7 +28,7 @@ def main() -> None:
     sets = [corpus for path in given.files for corpus in corpora.read(path, given.shape)]
     memories, questions = sum(len(corpus.memories) for corpus in sets), sum(len(corpus.questions) for corpus in sets)
     print(f"{len(sets)} sets, {memories} memories, {questions} questions")
-    for name, system in chosen(given.only).items():
+    for name, system in choose_systems(given.only).items():
         print(f"{name:28} {measure(system, sets, given.k)}", flush=True)
 
 

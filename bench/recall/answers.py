@@ -33,7 +33,7 @@ def auc(more: Sequence[float], less: Sequence[float]) -> float:
 def foreign(here: Corpus, all_of_them: Sequence[Corpus], chance: random.Random) -> list[str]:
     """Questions that have no answer here."""
     texts = [
-        _renamed(question.text, there, here)
+        _rename_speakers(question.text, there, here)
         for there in all_of_them
         if there is not here
         for question in there.questions
@@ -41,7 +41,7 @@ def foreign(here: Corpus, all_of_them: Sequence[Corpus], chance: random.Random) 
     return chance.sample(texts, len(here.questions))
 
 
-def _renamed(text: str, there: Corpus, here: Corpus) -> str:
+def _rename_speakers(text: str, there: Corpus, here: Corpus) -> str:
     for old, new in zip(_names(there), _names(here), strict=True):
         text = text.replace(old, new)
     return text

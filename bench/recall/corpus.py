@@ -69,7 +69,7 @@ def _day(text: str) -> date:
     return datetime.strptime(text, "%I:%M %p on %d %B, %Y").date()  # noqa: DTZ007 - a day, not a moment
 
 
-def plain(path: Path) -> list[Corpus]:
+def load_plain(path: Path) -> list[Corpus]:
     """Any other: [{name, today, memories: [{text, day, thread}], questions: [{text, evidence, kind}]}], in JSON."""
     made = []
     for entry in json.loads(path.read_text()):
@@ -87,4 +87,4 @@ def plain(path: Path) -> list[Corpus]:
 def read(path: Path, shape: str) -> list[Corpus]:
     """Either of the two."""
     first = json.loads(path.read_text())[0]
-    return conversations(path, shape) if "turns" in first else plain(path)
+    return conversations(path, shape) if "turns" in first else load_plain(path)

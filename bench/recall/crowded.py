@@ -39,7 +39,7 @@ def talk(sets: Sequence[corpora.Corpus]) -> Iterator[dict[str, Any]]:
             yield {"text": memory.text, "valid_from": day, **where}
 
 
-def others(count: int, seed: int = 5) -> Iterator[dict[str, Any]]:
+def make_others(count: int, seed: int = 5) -> Iterator[dict[str, Any]]:
     """What is in the way."""
     chance, known, begin = random.Random(seed), sentences(), datetime(2022, 1, 1, tzinfo=UTC)
     for number in range(count):
@@ -60,7 +60,7 @@ def remember(agent: Agent, wishes: list[dict[str, Any]]) -> None:
         agent.memory.remember_all(wishes[start : start + BATCH], kind="episodic")
 
 
-def recalled(found: Found, sets: Sequence[corpora.Corpus], every: int) -> tuple[float, float]:
+def measure_recall(found: Found, sets: Sequence[corpora.Corpus], every: int) -> tuple[float, float]:
     """The share of the evidence among ten, and milliseconds for a question."""
     shares, ms = list[float](), list[float]()
     for one in sets:
@@ -77,7 +77,7 @@ def measure(sets: Sequence[corpora.Corpus], level: str, count: int, every: int) 
     """Recall and milliseconds of each way to ask."""
     with tempfile.TemporaryDirectory(prefix="perdure-crowded-") as folder:
         agent = Agent("crowded", store=f"sqlite:///{folder}/perdure.db", embedder=level)
-        remember(agent, [*others(count // 2), *talk(sets), *others(count - count // 2, seed=6)])
+        remember(agent, [*make_others(count // 2), *talk(sets), *make_others(count - count // 2, seed=6)])
 
         def ask(question: str, **narrowed: Any) -> list[str]:
             return [str(memory.meta["at"]) for memory in agent.memory.recall(question, k=10, **narrowed)]
@@ -85,9 +85,15 @@ def measure(sets: Sequence[corpora.Corpus], level: str, count: int, every: int) 
         def of_user(question: str) -> list[str]:
             return ask(question, user=THE_USER)
 
-        likely = {"likely, all": recalled(ask, sets, every), "likely, of the user": recalled(of_user, sets, every)}
+        likely = {
+            "likely, all": measure_recall(ask, sets, every),
+            "likely, of the user": measure_recall(of_user, sets, every),
+        }
         with patch.object(candidates, "RECALL_ALL", EVERYTHING):
-            each = {"each, all": recalled(ask, sets, every), "each, of the user": recalled(of_user, sets, every)}
+            each = {
+                "each, all": measure_recall(ask, sets, every),
+                "each, of the user": measure_recall(of_user, sets, every),
+            }
         agent.close()
     return {**likely, **each}
 

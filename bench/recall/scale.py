@@ -111,7 +111,7 @@ def measure(store: str, count: int, *, built: bool = False, words_alone: bool = 
     began = time.perf_counter()
     questions = build(agent, 0 if built else count)
     if built:
-        questions = _again(count)
+        questions = _read_questions(count)
     took = time.perf_counter() - began
     agent.close()
     agent = Agent("bench", store=store, embedder=timed or False)
@@ -143,7 +143,7 @@ def _filters(count: int) -> dict[str, dict[str, Any]]:
     }
 
 
-def _again(count: int) -> list[str]:
+def _read_questions(count: int) -> list[str]:
     """The questions to a store that was built before."""
 
     class Nobody:

@@ -12,11 +12,11 @@ import msgspec
 from ..comparison import environment
 from ..failures import MeasurementFailed, NoPeers, NoServer
 from ..lab import ROOT, Lab, clean_environment, run
-from ..marked import measured, write
+from ..marked import is_measured, write
 from ..rows import Row, at_least, at_most, exactly
 from . import corpus
 from .measuring import measure
-from .systems import CHROMA, Chroma, System, chosen
+from .systems import CHROMA, Chroma, System, choose_systems
 
 DATA = "BENCH_RECALL"
 """In the environment: the file with the conversations. They may not be a part of this repository."""
@@ -34,7 +34,7 @@ def recall(lab: Lab) -> Iterator[Row]:
     for row in _rows(lab):
         rows.append(row)
         yield row
-    if not lab.quick and measured(rows):
+    if not lab.quick and is_measured(rows):
         lab.say(f"writing {PAGE}")
         write(PAGE, rows)
 
@@ -52,12 +52,12 @@ def _quality(lab: Lab) -> Iterator[Row]:
         yield Row("recall", "recall@10", None, "", at_least(0.68), note=f"{DATA} names a file with conversations")
         return
     sets = corpus.read(path, "speaker")[: 1 if lab.quick else None]
-    for name, system in chosen(()).items():
-        yield _recalled(lab, name, system, sets)
-    yield _beside_chroma(lab, sets)
+    for name, system in choose_systems(()).items():
+        yield _measure_recall(lab, name, system, sets)
+    yield _compare_chroma(lab, sets)
 
 
-def _recalled(lab: Lab, name: str, system: System, sets: list[corpus.Corpus], also: str = "") -> Row:
+def _measure_recall(lab: Lab, name: str, system: System, sets: list[corpus.Corpus], also: str = "") -> Row:
     lab.say(name)
     done = measure(system, sets, 10)
     bar = at_least(BARS[name]) if name in BARS else None
@@ -65,12 +65,12 @@ def _recalled(lab: Lab, name: str, system: System, sets: list[corpus.Corpus], al
     return Row("recall", f"recall@10, {name}", done.recall, "", bar, False, note)
 
 
-def _beside_chroma(lab: Lab, sets: list[corpus.Corpus]) -> Row:
+def _compare_chroma(lab: Lab, sets: list[corpus.Corpus]) -> Row:
     try:
         if not lab.peers:
             raise NoPeers("left out by --no-peers")
         chroma = Chroma(environment.python(lab.say, environment.CHROMA), lab.new_folder("chroma"))
-        row = _recalled(lab, CHROMA, chroma, sets)
+        row = _measure_recall(lab, CHROMA, chroma, sets)
     except (NoPeers, MeasurementFailed) as error:
         return Row("recall", f"recall@10, {CHROMA}", None, note=str(error).strip().splitlines()[-1])
     return msgspec.structs.replace(row, note=f"{row.note}; version {chroma.version}")
@@ -93,14 +93,14 @@ def _chat(lab: Lab) -> Iterator[Row]:
 def _speed(lab: Lab) -> Iterator[Row]:
     count = MEMORIES_QUICK if lab.quick else MEMORIES
     lab.say(f"{count:,} memories on SQLite")
-    yield from _of("SQLite", f"sqlite:///{lab.new_folder('recall') / 'perdure.db'}", count)
+    yield from _make_rows("SQLite", f"sqlite:///{lab.new_folder('recall') / 'perdure.db'}", count)
     try:
         url = lab.server.url(lab.server.new_database())
     except NoServer as error:
         yield Row("recall", "PostgreSQL", None, "", at_most(10.0), note=str(error))
         return
     lab.say(f"{count:,} memories on PostgreSQL")
-    yield from _of("PostgreSQL", url, count)
+    yield from _make_rows("PostgreSQL", url, count)
 
 
 def _nearest(lab: Lab) -> Iterator[Row]:
@@ -116,7 +116,7 @@ def _nearest(lab: Lab) -> Iterator[Row]:
     yield Row("recall", f"{said}: memory", found["megabytes"], "MB")
 
 
-def _of(name: str, url: str, count: int) -> Iterator[Row]:
+def _make_rows(name: str, url: str, count: int) -> Iterator[Row]:
     command = [sys.executable, "-m", "bench.recall.scale", "--json", "--memories", str(count), "--store", url]
     found = msgspec.json.decode(run(command, clean_environment(), seconds=SECONDS_MAX).splitlines()[-1])
     said = f"{name}, {count:,} memories"

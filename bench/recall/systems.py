@@ -20,7 +20,7 @@ Search = Callable[[str], list[int]]
 System = Callable[[Corpus, int], Search]
 
 
-def plain_fts5(corpus: Corpus, k: int) -> Search:
+def search_fts5(corpus: Corpus, k: int) -> Search:
     """SQLite's own full text search with its stemmer and BM25, as most programs have it."""
     base = sqlite3.connect(":memory:")
     base.execute("CREATE VIRTUAL TABLE memories USING fts5 (text, tokenize = 'porter unicode61')")
@@ -107,7 +107,7 @@ def _local() -> LocalEmbedder:
 
 CHROMA = "Chroma, MiniLM"
 SYSTEMS: dict[str, System] = {
-    "plain FTS5 (BM25)": plain_fts5,
+    "plain FTS5 (BM25)": search_fts5,
     "MiniLM vectors, exact": vectors_alone,
     "Perdure, words alone": Product("words"),
     "Perdure[memory]": Product("table"),
@@ -116,6 +116,6 @@ SYSTEMS: dict[str, System] = {
 """Those that live in our own environment."""
 
 
-def chosen(names: Sequence[str]) -> dict[str, System]:
+def choose_systems(names: Sequence[str]) -> dict[str, System]:
     """Those that are asked for, by their names; all when nothing is."""
     return {name: system for name, system in SYSTEMS.items() if not names or name in names}

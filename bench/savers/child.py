@@ -13,7 +13,7 @@ from bench.peers.child import mouth
 
 from .crowd import Crowd
 from .entries import Saver
-from .graphs import bare, looped
+from .graphs import run_bare, run_loop
 from .talk import Talk, reads
 
 
@@ -46,16 +46,16 @@ class Stage:
 
     def loop(self, thread: str, steps: int, delta: bool = False) -> dict[str, float]:
         """A graph runs from its start to its end."""
-        return self._saver.run(looped(self._saver, thread, steps, delta=delta))
+        return self._saver.run(run_loop(self._saver, thread, steps, delta=delta))
 
     def bare(self, steps: int) -> dict[str, float]:
         """The same graph without a saver."""
-        return bare(steps)
+        return run_bare(steps)
 
     def crowd(self, count: int, steps: int) -> dict[str, float]:
         """One conversation alone, then all at once."""
         self._crowd = self._crowd or Crowd(self._saver, count)
-        return {"alone": self._crowd.alone(steps), "together": self._crowd.together(steps)}
+        return {"alone": self._crowd.run_alone(steps), "together": self._crowd.run_together(steps)}
 
 
 def main() -> None:

@@ -20,15 +20,15 @@ class Crowd:
         self._talks = [Talk(saver, f"crowd-{number}", "dicts", SALT * (number + 1)) for number in range(count)]
         self._said = [0] * count
 
-    def alone(self, steps: int) -> float:
+    def run_alone(self, steps: int) -> float:
         """Steps per second of the first one."""
-        return self._timed([0], steps)
+        return self._time_steps([0], steps)
 
-    def together(self, steps: int) -> float:
+    def run_together(self, steps: int) -> float:
         """Steps per second of all of them."""
-        return self._timed(list(range(len(self._talks))), steps)
+        return self._time_steps(list(range(len(self._talks))), steps)
 
-    def _timed(self, who: list[int], steps: int) -> float:
+    def _time_steps(self, who: list[int], steps: int) -> float:
         for number in who:
             self._talks[number].messages(self._said[number], steps)
         begun = perf_counter()

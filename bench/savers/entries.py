@@ -59,7 +59,7 @@ class Saver:
         if self.name == "InMemorySaver":
             return "none"
         if self.url.startswith("postgres"):
-            return _of_postgres(self.url)
+            return _read_postgres_settings(self.url)
         if "Sqlite" not in self.name:
             return "journal_mode=wal, synchronous=full"  # Perdure reads them back, and refuses anything less
         told = []
@@ -159,7 +159,7 @@ PACKAGES = {
 }
 
 
-def _of_postgres(url: str) -> str:
+def _read_postgres_settings(url: str) -> str:
     import psycopg
 
     with psycopg.connect(url) as connection:

@@ -15,7 +15,7 @@ from .entries import Saver
 from .talk import message
 
 
-def _all(state: list[Any] | None, writes: Sequence[list[Any]]) -> list[Any]:
+def _append_all(state: list[Any] | None, writes: Sequence[list[Any]]) -> list[Any]:
     return [*(state or []), *(said for write in writes for said in write)]
 
 
@@ -29,7 +29,7 @@ class Plain(TypedDict):
 class Delta(TypedDict):
     """Only what is new, and all of them after every hundred."""
 
-    messages: Annotated[list[Any], DeltaChannel(_all, snapshot_frequency=100)]
+    messages: Annotated[list[Any], DeltaChannel(_append_all, snapshot_frequency=100)]
     n: int
 
 
@@ -50,7 +50,7 @@ def loop(saver: Saver | None, steps: int, *, delta: bool) -> Any:
     return graph.compile(checkpointer=saver.it if saver is not None else None)
 
 
-async def looped(saver: Saver, thread: str, steps: int, *, delta: bool) -> dict[str, float]:
+async def run_loop(saver: Saver, thread: str, steps: int, *, delta: bool) -> dict[str, float]:
     """Milliseconds for each step from end to end, waiting for each checkpoint; then for reading the state."""
     graph = loop(saver, steps, delta=delta)
     config = {"configurable": {"thread_id": thread}, "recursion_limit": steps + 5}
@@ -69,7 +69,7 @@ async def looped(saver: Saver, thread: str, steps: int, *, delta: bool) -> dict[
     return {"ms": took * 1000, "get_ms": sorted(reading)[2] * 1000}
 
 
-def bare(steps: int) -> dict[str, float]:
+def run_bare(steps: int) -> dict[str, float]:
     """The same with nobody to save it."""
     begun = perf_counter()
     loop(None, steps, delta=False).invoke({"messages": [], "n": 0}, {"recursion_limit": steps + 5})

@@ -59,7 +59,7 @@ class Player:
         spec = {"system": self.entry.saver, "url": self.url, "pooled": self._pooled}
         return Companion(self._python, spec, module="bench.savers.child")
 
-    def opened(self) -> None:
+    def wait_opened(self) -> None:
         """Wait until its saver is open."""
         self._child.hear()
 
@@ -68,12 +68,12 @@ class Player:
         self._child.order(do=what, **arguments)
         return self._child.hear()
 
-    def again(self) -> None:
+    def restart(self) -> None:
         """A new process on the same store."""
         self._child.end()
         self._child.kill()
         self._child = self._start()
-        self.opened()
+        self.wait_opened()
 
     def bytes(self) -> int:
         """On disk, with nothing left in the log of a file; in memory nothing is."""
@@ -113,7 +113,7 @@ class Race:
                 stack.callback(player.close)
                 players.append(player)
             for player in players:
-                player.opened()
+                player.wait_opened()
             yield players
 
     def facts(self) -> dict[Entry, dict[str, Any]]:
@@ -155,7 +155,7 @@ class Race:
         }
         return ends, median(bare[1:])
 
-    def long(self, entry: Entry, *, delta: bool) -> Looped:
+    def run_long(self, entry: Entry, *, delta: bool) -> Looped:
         """One graph of 1,000 steps."""
         self._lab.say(f"{entry.saver} on {entry.store}: {self.sizes.long} steps{' with a DeltaChannel' * delta}")
         with self._players([entry]) as [player]:
@@ -201,7 +201,7 @@ class _Tally:
         if player.entry.store == MEMORY or not player.entry.blocking:
             return
         for _ in range(sizes.fresh):
-            player.again()
+            player.restart()
             self._fresh += player.do("gets", thread="talk", times=1, messages=sizes.steps)["gets"]
 
     def figures(self) -> Talked:

@@ -28,7 +28,7 @@ THEIRS_ON_A_SERVER = Entry("PostgresSaver", POSTGRES)
 
 def langgraph(lab: Lab) -> Iterator[Row | SaverStanding]:
     """LangGraph's savers and ours in one session, blocks in turns."""
-    entries, pythons, notes = _who(lab)
+    entries, pythons, notes = _choose_entrants(lab)
     yield from notes
     if not entries:
         return
@@ -39,7 +39,7 @@ def langgraph(lab: Lab) -> Iterator[Row | SaverStanding]:
     yield from _postgres_rows(standings)
 
 
-def _who(lab: Lab) -> tuple[list[Entry], dict[bool, str], list[Row]]:
+def _choose_entrants(lab: Lab) -> tuple[list[Entry], dict[bool, str], list[Row]]:
     """Who can take part here, with which interpreter, and rows that say why somebody cannot."""
     notes = []
     if importlib.util.find_spec("langgraph") is None:
@@ -75,8 +75,8 @@ def _standings(race: Race) -> tuple[dict[Entry, SaverStanding], float]:
             {kind: talks[kind][entry] for kind in KINDS if entry in talks[kind]},
             loops[entry],
             *crowds[entry],
-            delta=race.long(entry, delta=True) if long else None,
-            plain=race.long(entry, delta=False) if entry == OURS else None,
+            delta=race.run_long(entry, delta=True) if long else None,
+            plain=race.run_long(entry, delta=False) if entry == OURS else None,
         )
     return found, bare
 
@@ -92,12 +92,12 @@ def _sqlite_rows(standings: dict[Entry, SaverStanding]) -> Iterator[Row]:
     hard = steps == 1000
     yield Row(SECTION, what, smaller, "", at_least(SMALLER_THAN_PLAIN), hard, kind)
     if ours.plain is not None and theirs.delta is not None:
-        yield from _beside_delta(ours.plain, theirs.delta, hard=hard)
+        yield from _compare_delta(ours.plain, theirs.delta, hard=hard)
     yield from _times(ours, theirs, put=at_most(0.5), get=at_most(1))
-    yield Row(SECTION, "8 threads, in times of one, SQLite", ours.together / ours.alone, "", note=_beside(theirs))
+    yield Row(SECTION, "8 threads, in times of one, SQLite", ours.together / ours.alone, "", note=_compare_peer(theirs))
 
 
-def _beside_delta(plain: Looped, delta: Looped, *, hard: bool) -> Iterator[Row]:
+def _compare_delta(plain: Looped, delta: Looped, *, hard: bool) -> Iterator[Row]:
     """Our ordinary channel beside LangGraph's own answer to growth, the same graph from end to end."""
     what = "bytes of SqliteSaver with a DeltaChannel, in times of ours without one"
     smaller = (delta.bytes or 0) / (plain.bytes or 1)
@@ -115,10 +115,12 @@ def _postgres_rows(standings: dict[Entry, SaverStanding]) -> Iterator[Row]:
     yield Row(SECTION, f"bytes of PostgresSaver after {steps:,} steps, in times of ours", smaller)
     yield from _times(ours, theirs, put=at_most(0.2), get=None)
     scale = ours.together / ours.alone
-    yield Row(SECTION, "8 threads, in times of one, PostgreSQL", scale, "", at_least(SCALES), note=_beside(theirs))
+    yield Row(
+        SECTION, "8 threads, in times of one, PostgreSQL", scale, "", at_least(SCALES), note=_compare_peer(theirs)
+    )
 
 
-def _beside(theirs: SaverStanding) -> str:
+def _compare_peer(theirs: SaverStanding) -> str:
     return f"{theirs.entry.saver}: {theirs.together / theirs.alone:.2f}"
 
 

@@ -20,15 +20,15 @@ class Figures(msgspec.Struct, frozen=True):
     rows: list[list[str]]
 
 
-def all_of(standings: Sequence[SaverStanding]) -> list[Figures]:
+def make_tables(standings: Sequence[SaverStanding]) -> list[Figures]:
     """Every table there is something to tell in."""
     if not standings:
         return []
-    kinds = [talked(standings, kind) for kind in KINDS]
-    return [*kinds, stored(standings), graphs(standings), crowds(standings)]
+    kinds = [make_talk_table(standings, kind) for kind in KINDS]
+    return [*kinds, make_size_table(standings), graphs(standings), crowds(standings)]
 
 
-def talked(standings: Sequence[SaverStanding], kind: str) -> Figures:
+def make_talk_table(standings: Sequence[SaverStanding], kind: str) -> Figures:
     """Times of a conversation."""
     headings = ["", "put p50", "put p99", "put_writes p50", "p99", "both, first 100", "both, last 100"]
     headings += ["get_tuple p50", "p99", "first of a process"]
@@ -52,7 +52,7 @@ def _times(conversation: Talked) -> list[str]:
     ]
 
 
-def stored(standings: Sequence[SaverStanding]) -> Figures:
+def make_size_table(standings: Sequence[SaverStanding]) -> Figures:
     """Bytes on disk."""
     marks = sorted(standings[0].talks["dicts"].bytes)
     headings = ["", *(f"{told}, {mark:,}" for told in KINDS.values() for mark in marks)]

@@ -50,7 +50,7 @@ class Talk:
         made = self.messages(first, size)
         puts, writes = [], []
         for offset in range(size):
-            checkpoint, metadata, versions = self._next(made[offset], first + offset)
+            checkpoint, metadata, versions = self._make_next(made[offset], first + offset)
             begun = perf_counter_ns()
             self._config = await self._saver.call("put", self._config, checkpoint, metadata, versions)
             put = perf_counter_ns()
@@ -60,7 +60,7 @@ class Talk:
             writes.append(perf_counter_ns() - put)
         return [puts, writes]
 
-    def _next(self, said: Any, number: int) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    def _make_next(self, said: Any, number: int) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         # A new list, as a reducer makes it; what was said before is the same objects.
         self._messages = [*self._messages, said]
         before, self._version = self._version, self._saver.it.get_next_version(self._version, None)

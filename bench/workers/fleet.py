@@ -43,7 +43,7 @@ class Worker:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line or json.loads(line).get("worker") != "ready":
-            raise self.failed("did not start")
+            raise self.failure("did not start")
         # What it says from now on nobody reads: a full pipe would stop it.
         self._drain = subprocess.Popen(["cat"], stdin=self._process.stdout, stdout=subprocess.DEVNULL)
         self._process.stdout.close()
@@ -71,7 +71,7 @@ class Worker:
     def cpu_ns(self) -> int:
         """Processor time of all its threads, so far."""
         if self._process.poll() is not None:
-            raise self.failed(f"ended with {self._process.returncode}")
+            raise self.failure(f"ended with {self._process.returncode}")
         return clock_gettime_ns((~self._process.pid << 3) | _PROCESSOR_TIME)
 
     def memory_mb(self) -> float:
@@ -83,7 +83,7 @@ class Worker:
         """So far, on SQLite, of a worker that counts."""
         return int(self._counted.read_text() or 0)
 
-    def failed(self, how: str) -> MeasurementFailed:
+    def failure(self, how: str) -> MeasurementFailed:
         """What it has complained of."""
         self._process.kill()
         self._process.wait()
@@ -111,15 +111,17 @@ class Client:
             with self.agent.run(f"feed-{time_ns()}") as run:
                 run.step(queue, first)
 
-    def left(self) -> int:
+    def count_left(self) -> int:
         """Runs that are queued or at work."""
         return sum(queue.queued + queue.running for queue in self.agent.queues.list())
 
-    def dead(self) -> int:
+    def count_dead(self) -> int:
         """Runs that have failed."""
         return sum(queue.dead for queue in self.agent.queues.list())
 
-    def until(self, ready: Callable[[], object], what: str, seconds: float = 120, every: float = LOOK_SECONDS) -> None:
+    def wait_until(
+        self, ready: Callable[[], object], what: str, seconds: float = 120, every: float = LOOK_SECONDS
+    ) -> None:
         """Look until something has come."""
         last = monotonic() + seconds
         while not ready():

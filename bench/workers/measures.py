@@ -51,10 +51,10 @@ def _round(made: Client, crew: list[Worker], runs: int) -> Rate:
     made.agent.queues.pause("default")
     name = time_ns()
     made.feed(runs, lambda number: made.tasks.chain.start(f"{name}-{number}", STEPS))
-    assert made.left() == runs
+    assert made.count_left() == runs
     cpu, begun = sum(worker.cpu_ns() for worker in crew), perf_counter()
     made.agent.queues.resume("default")
-    made.until(lambda: not made.left(), "the runs")
+    made.wait_until(lambda: not made.count_left(), "the runs")
     seconds, used = perf_counter() - begun, sum(worker.cpu_ns() for worker in crew) - cpu
     return Rate(runs / seconds, used / runs / 1e6)
 
@@ -67,13 +67,13 @@ def takeovers(url: str, folder: Path, times: int) -> list[float]:
         for number in range(times):
             name = f"dies-{number}"
             made.tasks.dies.start(name, name, STEPS)
-            made.until(partial(made.notes.when, "begun", name), "the first worker")
+            made.wait_until(partial(made.notes.read_time, "begun", name), "the first worker")
             crew.append(stack.enter_context(Worker(url, folder, 1)))
             sleep(QUIET_SECONDS)
             at = crew[-2].kill()
-            made.until(partial(made.notes.when, "resumed", name), "the second worker")
-            found.append((made.notes.when("resumed", name) - at) / 1e6)
-            made.until(lambda: not made.left(), "its end")
+            made.wait_until(partial(made.notes.read_time, "resumed", name), "the second worker")
+            found.append((made.notes.read_time("resumed", name) - at) / 1e6)
+            made.wait_until(lambda: not made.count_left(), "its end")
     return found
 
 
@@ -84,12 +84,12 @@ def wakings(url: str, folder: Path, times: int) -> list[float]:
         for number in range(times):
             name = f"asks-{number}"
             made.tasks.asks.start(name, name)
-            made.until(lambda: parked(made) == 1, "the run to be parked")
+            made.wait_until(lambda: parked(made) == 1, "the run to be parked")
             at = time_ns()
             made.agent.runs.answer(name, "yes")
-            made.until(partial(made.notes.when, "woken", name), "the run to be woken")
-            found.append((made.notes.when("woken", name) - at) / 1e6)
-            made.until(lambda: not made.left() and not parked(made), "its end")
+            made.wait_until(partial(made.notes.read_time, "woken", name), "the run to be woken")
+            found.append((made.notes.read_time("woken", name) - at) / 1e6)
+            made.wait_until(lambda: not made.count_left() and not parked(made), "its end")
     return found
 
 
@@ -104,7 +104,7 @@ def park(url: str, folder: Path, runs: int) -> float:
         begun = perf_counter()
         made.feed(runs, lambda n: made.tasks.asks.start(f"parked-{n}", f"parked-{n}"))
         # Counting them takes its time, too: not too often.
-        made.until(lambda: parked(made) == runs, "all to be parked", PARKING_SECONDS_MAX, every=0.5)
+        made.wait_until(lambda: parked(made) == runs, "all to be parked", PARKING_SECONDS_MAX, every=0.5)
         return runs / (perf_counter() - begun)
 
 
@@ -117,9 +117,9 @@ def wakings_among(url: str, folder: Path, runs: int, times: int) -> list[float]:
             name = f"parked-{number}"
             at = time_ns()
             made.agent.runs.answer(name, "yes")
-            made.until(partial(made.notes.when, "woken", name), "the run to be woken")
-            found.append((made.notes.when("woken", name) - at) / 1e6)
-            made.until(partial(_is_over, made, name), "its end")
+            made.wait_until(partial(made.notes.read_time, "woken", name), "the run to be woken")
+            found.append((made.notes.read_time("woken", name) - at) / 1e6)
+            made.wait_until(partial(_is_over, made, name), "its end")
     return found
 
 

@@ -34,13 +34,13 @@ class Notes:
         os.write(fd, f"{time.time_ns()} {' '.join(map(str, words))}\n".encode())
         os.close(fd)
 
-    def when(self, *words: object) -> int:
+    def read_time(self, *words: object) -> int:
         """The time of a line, in nanoseconds; 0 when it is not there."""
         wanted, lines = " ".join(map(str, words)), self._path.read_text() if self._path.exists() else ""
-        return next((int(at) for at, _, said in map(_parted, lines.splitlines()) if said == wanted), 0)
+        return next((int(at) for at, _, said in map(_split_line, lines.splitlines()) if said == wanted), 0)
 
 
-def _parted(line: str) -> tuple[str, str, str]:
+def _split_line(line: str) -> tuple[str, str, str]:
     return line.partition(" ")
 
 
@@ -57,7 +57,7 @@ class Tasks:
         @agent.step
         def last(run: str) -> None:
             """The step at which the first worker dies, and with which the second one goes on."""
-            begun = bool(notes.when("begun", run))
+            begun = bool(notes.read_time("begun", run))
             notes.say("resumed" if begun else "begun", run)
             time.sleep(0 if begun else LONG_SECONDS)
 

@@ -99,10 +99,10 @@ def _wakeup(lab: Lab, store: Store) -> Iterator[Row]:
 
 def parked(lab: Lab) -> Iterator[Row]:
     """An idle worker with nothing parked, and with very many runs parked."""
-    yield from _on_both(lab, "parked", _parked)
+    yield from _on_both(lab, "parked", _make_parked_rows)
 
 
-def _parked(lab: Lab, store: Store) -> Iterator[Row]:
+def _make_parked_rows(lab: Lab, store: Store) -> Iterator[Row]:
     name, url, folder = store.name, store.url, store.folder
     count, seconds = (500, 3.0) if lab.quick else (lab.parked, 20.0)
     before = _idle(lab, store, seconds)

@@ -18,7 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from perdure import Agent, Done, NotDone
 from perdure.adapters.langgraph import DurableTools, PerdureSaver, effect_key
 from perdure.values import codec
-from tests.conformance.kit import World, die, in_child
+from tests.conformance.kit import World, die, run_in_child
 
 USED = {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110}
 
@@ -124,7 +124,7 @@ ASK: Any = {"messages": [{"role": "user", "content": "pay 10"}]}
 Pay = Callable[[int], str]
 
 
-def paying(world: World, *, dies: str = "") -> Pay:
+def make_pay_tool(world: World, *, dies: str = "") -> Pay:
     """A tool that pays, and perhaps dies at it."""
 
     def pay(amount: int) -> str:
@@ -140,18 +140,18 @@ def paying(world: World, *, dies: str = "") -> Pay:
 
 
 def payments(world: World) -> list[str]:
-    return [what for what in world.all() if what.startswith("paid")]
+    return [what for what in world.read_all() if what.startswith("paid")]
 
 
-def checking(world: World) -> Callable[..., Any]:
+def make_check(world: World) -> Callable[..., Any]:
     """Asks the shop whether it has seen the key."""
 
     def paid(amount: int, *, key: str) -> Any:
-        return Done(f"seen {amount}") if f"paid {key}" in world.all() else NotDone
+        return Done(f"seen {amount}") if f"paid {key}" in world.read_all() else NotDone
 
     return paid
 
 
-def killed(program: Callable[[], object]) -> None:
-    status = in_child(program)
+def run_killed(program: Callable[[], object]) -> None:
+    status = run_in_child(program)
     assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL

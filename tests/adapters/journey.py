@@ -79,7 +79,7 @@ def points(graph: Any, thread: str) -> list[Point]:
     return found[::-1]
 
 
-def wanted(folder: Path) -> list[Point]:
+def expected_points(folder: Path) -> list[Point]:
     """What the whole journey leaves behind when nothing happens to it."""
     folder.mkdir(exist_ok=True)
     graph = journey(InMemorySaver(), World(folder))

@@ -33,17 +33,17 @@ class Play:
         self._names: dict[str, str] = {}
         self.config: dict[str, Any] = {"configurable": {"thread_id": thread}}
 
-    def one_at_a_time(self) -> None:
+    def run_tasks_serially(self) -> None:
         """No two tasks at once: what runs side by side ends in any order, and ids are named as they are seen."""
         self.config["max_concurrency"] = 1
 
-    def at(self, config: dict[str, Any]) -> dict[str, Any]:
+    def config_at(self, config: dict[str, Any]) -> dict[str, Any]:
         """The config of a snapshot, to be gone on from."""
         return {**self.config, **config}
 
     def note(self, *seen: Any) -> None:
         """Remember what was seen."""
-        self.notes.append([self._plain(one) for one in seen])
+        self.notes.append([self._normalize(one) for one in seen])
 
     async def invoke(self, graph: Any, given: Any, config: dict[str, Any] | None = None, **options: Any) -> Any:
         """Run the graph; note the outcome, or the error."""
@@ -111,7 +111,7 @@ class Play:
         self.note("updated in bulk", found)
         return found
 
-    def _plain(self, value: Any) -> Any:
+    def _normalize(self, value: Any) -> Any:
         """The value with the n-th id called #n, and without times."""
         if isinstance(value, str):
             return _TIME.sub("<time>", _ID.sub(self._name, str(value))).replace(
@@ -119,17 +119,17 @@ class Play:
             )
         if isinstance(value, BaseException):
             # LangGraph's own savers keep no more of an error of a task than this.
-            return self._plain(repr(value))
+            return self._normalize(repr(value))
         if isinstance(value, Interrupt):
-            return ("Interrupt", self._plain(value.value), self._plain(value.id))
+            return ("Interrupt", self._normalize(value.value), self._normalize(value.id))
         if isinstance(value, BaseMessage):
-            return (type(value).__name__, self._plain(value.model_dump()))
+            return (type(value).__name__, self._normalize(value.model_dump()))
         if isinstance(value, dict):
-            return {self._plain(key): self._plain(one) for key, one in value.items() if key not in _SKIPPED}
+            return {self._normalize(key): self._normalize(one) for key, one in value.items() if key not in _SKIPPED}
         if isinstance(value, tuple) and hasattr(value, "_asdict"):
-            return (type(value).__name__, self._plain(value._asdict()))
+            return (type(value).__name__, self._normalize(value._asdict()))
         if isinstance(value, list | tuple | set | frozenset):
-            return [self._plain(one) for one in _ordered(value)]
+            return [self._normalize(one) for one in _sort_values(value)]
         return value if isinstance(value, int | float | bool | bytes | None) else repr(value)
 
     def _name(self, found: re.Match[str]) -> str:
@@ -140,11 +140,11 @@ _SKIPPED = frozenset({"ls_integration", "thread_id", "max_concurrency", "recursi
 """Some savers give a config back as it was asked for, and some do not."""
 
 
-def _ordered(values: Iterable[Any]) -> Iterable[Any]:
+def _sort_values(values: Iterable[Any]) -> Iterable[Any]:
     return sorted(values, key=repr) if isinstance(values, set | frozenset) else values
 
 
-def played(scene: Scene, saver: Any, colour: str, thread: str) -> list[Any]:
+def play_scene(scene: Scene, saver: Any, colour: str, thread: str) -> list[Any]:
     """The notes of a scene."""
     play = Play(saver, colour, thread)
     if play.is_async:

@@ -14,7 +14,7 @@ from langgraph.types import Command, Send, interrupt
 from typing_extensions import TypedDict
 
 from tests.adapters.plays import Play
-from tests.adapters.scenes import joined
+from tests.adapters.scenes import join_writes
 
 STEPS_MAX = 14
 KINDS = ("say", "ask", "ask twice", "send", "goto", "fail")
@@ -80,11 +80,11 @@ class Plain(TypedDict, total=False):
 
 
 class Delta(TypedDict, total=False):
-    log: Annotated[list[str], DeltaChannel(joined, snapshot_frequency=3)]
+    log: Annotated[list[str], DeltaChannel(join_writes, snapshot_frequency=3)]
     n: Annotated[int, operator.add]
 
 
-def built(plan: Plan, saver: Any) -> Any:
+def build_graph(plan: Plan, saver: Any) -> Any:
     """The graph of a plan."""
     builder: Any = StateGraph(Delta if plan.delta else Plain)
     for number, node in enumerate(plan.nodes):
@@ -131,9 +131,9 @@ def _body(plan: Plan, number: int) -> Callable[[Any], Any]:
 
 async def act(plan: Plan, play: Play) -> None:
     """All deeds; after each the state is looked at, and in the end the whole history."""
-    play.one_at_a_time()
+    play.run_tasks_serially()
     play.config["recursion_limit"] = STEPS_MAX
-    graph = built(plan, play.saver)
+    graph = build_graph(plan, play.saver)
     await play.invoke(graph, {"log": ["begin"], "n": 0}, durability="sync")
     for number, deed in enumerate(plan.deeds):
         await _do(plan, deed, number, graph, play)
@@ -155,11 +155,11 @@ async def _do(plan: Plan, deed: Deed, number: int, graph: Any, play: Play) -> No
         await play.update(graph, {"log": [f"put {number}"], "n": 1}, as_node=node)
     else:
         past = await play.history(graph)
-        place = play.at(past[deed.past % len(past)].config)
+        place = play.config_at(past[deed.past % len(past)].config)
         if deed.what == "travel":
             await play.invoke(graph, None, place, **durability)
         elif deed.what == "fork":
             fork = await play.update(graph, {"log": [f"forked {number}"]}, place, as_node=_name(0))
-            await play.invoke(graph, None, play.at(fork), **durability)
+            await play.invoke(graph, None, play.config_at(fork), **durability)
         else:
             await play.state(graph, place)

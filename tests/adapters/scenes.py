@@ -82,7 +82,7 @@ async def interrupts_in_a_loop(play: Play) -> None:
 
 
 async def interrupts_of_branches(play: Play) -> None:
-    play.one_at_a_time()
+    play.run_tasks_serially()
     builder: Any = StateGraph(State)
     for name in ("x", "y", "z"):
         builder.add_node(name, asks(name) if name != "z" else says("z"))
@@ -111,7 +111,7 @@ async def breakpoints(play: Play) -> None:
 
 
 async def sends(play: Play) -> None:
-    play.one_at_a_time()
+    play.run_tasks_serially()
 
     def worker(given: dict[str, int]) -> dict[str, Any]:
         if given["item"] == 2:
@@ -144,8 +144,8 @@ async def subgraphs(play: Play) -> None:
     deep = await play.state(graph, subgraphs=True)
     inside = deep.tasks[0].state
     assert inside is not None and not isinstance(inside, dict)
-    await play.update(graph, {"log": ["put inside"]}, play.at(inside.config))
-    await play.history(graph, play.at(inside.config))
+    await play.update(graph, {"log": ["put inside"]}, play.config_at(inside.config))
+    await play.history(graph, play.config_at(inside.config))
     await play.state(graph, subgraphs=True)
     await play.invoke(graph, Command(resume="yes"))
     await play.history(graph)
@@ -186,12 +186,12 @@ async def time_travel(play: Play) -> None:
     past = await play.history(graph)
     before_b = next(one for one in past if one.next == ("b",))
     await play.state(graph, before_b.config)
-    await play.invoke(graph, None, play.at(before_b.config))
-    fork = await play.update(graph, {"n": 50}, play.at(before_b.config))
+    await play.invoke(graph, None, play.config_at(before_b.config))
+    fork = await play.update(graph, {"n": 50}, play.config_at(before_b.config))
     await play.state(graph, fork)
-    await play.invoke(graph, None, play.at(fork))
-    await play.invoke(graph, {"log": ["new"], "n": 1}, play.at(past[0].config))
-    await play.update(graph, {"log": ["as c"]}, play.at(before_b.config), as_node="c")
+    await play.invoke(graph, None, play.config_at(fork))
+    await play.invoke(graph, {"log": ["new"], "n": 1}, play.config_at(past[0].config))
+    await play.update(graph, {"log": ["as c"]}, play.config_at(before_b.config), as_node="c")
     await play.history(graph)
     await play.history(graph, limit=2)
     await play.history(graph, before=before_b.config)
@@ -215,7 +215,7 @@ async def updates_from_outside(play: Play) -> None:
     await play.history(graph)
 
 
-def joined(state: list[str] | None, writes: list[Any]) -> list[str]:
+def join_writes(state: list[str] | None, writes: list[Any]) -> list[str]:
     """All that was ever written, as a delta channel's reducer has it."""
     return [*(state or []), *(one for write in writes for one in write)]
 
@@ -223,12 +223,12 @@ def joined(state: list[str] | None, writes: list[Any]) -> list[str]:
 class Deltas(TypedDict, total=False):
     """A list of which only what is new is stored."""
 
-    log: Annotated[list[str], DeltaChannel(joined, snapshot_frequency=3)]
+    log: Annotated[list[str], DeltaChannel(join_writes, snapshot_frequency=3)]
     n: int
 
 
 async def delta_channels(play: Play) -> None:
-    play.one_at_a_time()
+    play.run_tasks_serially()
 
     def more(state: Deltas) -> dict[str, Any]:
         return {"log": [f"m{state['n']}"], "n": state["n"] + 1}
@@ -246,9 +246,9 @@ async def delta_channels(play: Play) -> None:
     await play.invoke(graph, {"log": ["in"], "n": 0})
     past = await play.history(graph)
     middle = past[len(past) // 2]
-    fork = await play.update(graph, {"log": ["forked"], "n": 3}, play.at(middle.config), as_node="join")
+    fork = await play.update(graph, {"log": ["forked"], "n": 3}, play.config_at(middle.config), as_node="join")
     await play.state(graph, fork)
-    await play.invoke(graph, None, play.at(fork))
+    await play.invoke(graph, None, play.config_at(fork))
     await play.update(graph, {"log": ["at the end"]}, as_node="join")
     await play.invoke(graph, {"log": ["again"], "n": 2})
     await play.history(graph)
@@ -340,7 +340,7 @@ class Unheard(Exception):
 
 async def errors_beside_siblings(play: Play) -> None:
     # The sibling ends first: LangGraph does not wait for one that is still at work when another fails.
-    play.one_at_a_time()
+    play.run_tasks_serially()
     ran: list[str] = []
 
     def early(state: State) -> dict[str, Any]:

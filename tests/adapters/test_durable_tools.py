@@ -26,8 +26,19 @@ from perdure import Agent, Done, InDoubt, NotDone, RunBusy, RunWaiting
 from perdure.adapters.langgraph import DurableTools, PerdureSaver, PerdureStore, durable, effect_key
 from perdure.errors import Diverged, NotDurable
 from perdure.platform.failpoints import CommitMoment, Site
-from tests.adapters.bot import ASK, THREAD, FileSaver, asks, checking, killed, pay_then_tell, paying, payments, shop
-from tests.conformance.kit import World, die, forked, in_child, killed_at
+from tests.adapters.bot import (
+    ASK,
+    THREAD,
+    FileSaver,
+    asks,
+    make_check,
+    make_pay_tool,
+    pay_then_tell,
+    payments,
+    run_killed,
+    shop,
+)
+from tests.conformance.kit import World, die, fork_program, kill_at, run_in_child
 
 OTHER: Any = {"configurable": {"thread_id": "t2"}}
 
@@ -58,12 +69,12 @@ def test_a_tool_that_was_killed_is_done_once(
     tmp_path: Path, file_url: str, world: World, durability: Any, again: Any, dies: str
 ) -> None:
     def first() -> None:
-        graph = shop(tmp_path, file_url, paying(world, dies=dies), saver=saver_of(tmp_path, durability))
+        graph = shop(tmp_path, file_url, make_pay_tool(world, dies=dies), saver=saver_of(tmp_path, durability))
         graph.invoke(ASK, THREAD, durability=durability)
 
-    killed(first)
+    run_killed(first)
     saver = saver_of(tmp_path, durability)
-    graph = shop(tmp_path, file_url, paying(world), checks={"pay": checking(world)}, saver=saver)
+    graph = shop(tmp_path, file_url, make_pay_tool(world), checks={"pay": make_check(world)}, saver=saver)
     given = again if has_begun(graph, THREAD) else ASK
     said = [one.content for one in graph.invoke(given, THREAD, durability=durability)["messages"]]
     assert said == ["pay 10", "", said[2], f"done: {said[2]}"]
@@ -94,19 +105,21 @@ def a_kill(folder: Path, store_url: str, site: Site, moment: CommitMoment, durab
     world, thread = World(folder), {"configurable": {"thread_id": folder.name}}
 
     def program() -> Any:
-        graph = shop(folder, store_url, paying(world), checks={"pay": checking(world)})
+        graph = shop(folder, store_url, make_pay_tool(world), checks={"pay": make_check(world)})
         return graph.invoke(None if has_begun(graph, thread) else ASK, thread, durability=durability)
 
     nth = 2 if site in (Site.STATE, Site.RUN_CLAIM, Site.RUN_END) else 1  # the first is the model's
-    killed_at(program, site, moment, nth)
+    kill_at(program, site, moment, nth)
     assert program()["messages"][-1].content.startswith("done: ")
     assert len(payments(world)) == 1, (site, moment)
     assert world.count("model") == 2 + (site is Site.STEP_DONE and moment is not CommitMoment.AFTER), (site, moment)
 
 
 def test_in_doubt_a_person_is_asked_and_then_the_graph_goes_on(tmp_path: Path, file_url: str, world: World) -> None:
-    killed(lambda: shop(tmp_path, file_url, paying(world, dies="after")).invoke(ASK, THREAD, durability="sync"))
-    graph, agent = shop(tmp_path, file_url, paying(world)), Agent("shop", store=file_url)
+    run_killed(
+        lambda: shop(tmp_path, file_url, make_pay_tool(world, dies="after")).invoke(ASK, THREAD, durability="sync")
+    )
+    graph, agent = shop(tmp_path, file_url, make_pay_tool(world)), Agent("shop", store=file_url)
     with pytest.raises(RunWaiting, match="the outcome of pay is unknown") as raised:
         graph.invoke(None, THREAD)
     [run] = [one.id for one in agent.runs.list() if one.id.startswith("t1/pay-")]
@@ -125,17 +138,17 @@ def test_a_thread_that_was_deleted_begins_anew(tmp_path: Path, store_url: str, w
     agent = Agent("shop", store=store_url)
 
     def program(dies: str, durability: Any) -> Any:
-        return shop(tmp_path, store_url, paying(world, dies=dies)).invoke(ASK, THREAD, durability=durability)
+        return shop(tmp_path, store_url, make_pay_tool(world, dies=dies)).invoke(ASK, THREAD, durability=durability)
 
     for again, durability in enumerate(["exit", "sync"], start=1):
-        killed_at(lambda: program("", durability), Site.EFFECT_OUTCOME, CommitMoment.AFTER)  # noqa: B023 - called at once
+        kill_at(lambda: program("", durability), Site.EFFECT_OUTCOME, CommitMoment.AFTER)  # noqa: B023 - called at once
         agent.state.revert(datetime(2000, 1, 1, tzinfo=UTC))  # what was begun stays known, whatever the agent forgets
         assert len(agent.state.items("perdure:calls/t1")) == 2
         assert not PerdureStore(agent).list_namespaces()
         agent.threads.delete("t1")
         assert not agent.state.items("perdure:calls/t1")
         assert (len(payments(world)), world.count("model")) == (again, again)
-    killed(lambda: program("after", "sync"))
+    run_killed(lambda: program("after", "sync"))
     PerdureSaver(agent).delete_thread("t1")
     with pytest.raises(RunWaiting, match="the outcome of pay is unknown"):
         program("", "sync")
@@ -143,8 +156,10 @@ def test_a_thread_that_was_deleted_begins_anew(tmp_path: Path, store_url: str, w
 
 
 def test_when_a_person_gives_up_the_model_is_told(tmp_path: Path, file_url: str, world: World) -> None:
-    killed(lambda: shop(tmp_path, file_url, paying(world, dies="after")).invoke(ASK, THREAD, durability="sync"))
-    graph, agent = shop(tmp_path, file_url, paying(world)), Agent("shop", store=file_url)
+    run_killed(
+        lambda: shop(tmp_path, file_url, make_pay_tool(world, dies="after")).invoke(ASK, THREAD, durability="sync")
+    )
+    graph, agent = shop(tmp_path, file_url, make_pay_tool(world)), Agent("shop", store=file_url)
     with pytest.raises(RunWaiting):
         graph.invoke(None, THREAD)
     [run] = [one.id for one in agent.runs.list() if one.id.startswith("t1/pay-")]
@@ -156,42 +171,46 @@ def test_when_a_person_gives_up_the_model_is_told(tmp_path: Path, file_url: str,
 
 def test_two_that_resume_one_thread_do_it_once(tmp_path: Path, store_url: str, world: World) -> None:
     """The second is told who is at it, whatever LangGraph lets it do."""
-    killed(lambda: shop(tmp_path, store_url, paying(world, dies="before")).invoke(ASK, THREAD, durability="sync"))
+    run_killed(
+        lambda: shop(tmp_path, store_url, make_pay_tool(world, dies="before")).invoke(ASK, THREAD, durability="sync")
+    )
 
     def pay(amount: int) -> str:
         """Pay."""
         world.do(f"paid {effect_key()}")
-        assert in_child(lambda: Context().run(second)) == 0
+        assert run_in_child(lambda: Context().run(second)) == 0
         return "paid"
 
     def second() -> None:
-        other = shop(tmp_path, store_url, paying(world), checks={"pay": checking(world)})
+        other = shop(tmp_path, store_url, make_pay_tool(world), checks={"pay": make_check(world)})
         with pytest.raises(RunBusy):
             other.invoke(None, THREAD)
 
-    shop(tmp_path, store_url, pay, checks={"pay": checking(world)}).invoke(None, THREAD)
+    shop(tmp_path, store_url, pay, checks={"pay": make_check(world)}).invoke(None, THREAD)
     assert len(payments(world)) == 1
 
 
 def test_a_model_that_decides_otherwise_cannot_pay_again(tmp_path: Path, file_url: str, world: World) -> None:
     """What was paid is not in the graph, and the conversation is another one: nobody may guess that it is new."""
-    killed(lambda: shop(tmp_path, file_url, paying(world, dies="after")).invoke(ASK, THREAD, durability="exit"))
+    run_killed(
+        lambda: shop(tmp_path, file_url, make_pay_tool(world, dies="after")).invoke(ASK, THREAD, durability="exit")
+    )
     other = {"messages": [{"role": "user", "content": "please pay 10"}]}
 
     def script(messages: Any) -> Any:
         return pay_then_tell(messages) if messages[-1].type == "tool" else asks("pay", ("other", {"amount": 10}))
 
     with pytest.raises(Diverged, match="pay is in doubt"):
-        shop(tmp_path, file_url, paying(world), script=script).invoke(other, THREAD, durability="exit")
+        shop(tmp_path, file_url, make_pay_tool(world), script=script).invoke(other, THREAD, durability="exit")
     assert len(payments(world)) == 1
-    graph = shop(tmp_path, file_url, paying(world), script=script, on_change="rerun")
+    graph = shop(tmp_path, file_url, make_pay_tool(world), script=script, on_change="rerun")
     graph.invoke(other, THREAD, durability="exit")
     assert len(payments(world)) == 2
 
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 def test_the_next_turn_and_a_fork_are_new(tmp_path: Path, file_url: str, world: World, durability: Any) -> None:
-    graph = shop(tmp_path, file_url, paying(world))
+    graph = shop(tmp_path, file_url, make_pay_tool(world))
     for turn in (1, 2, 3):
         graph.invoke(ASK, THREAD, durability=durability)
         assert (len(payments(world)), world.count("model")) == (turn, 2 * turn)
@@ -217,20 +236,20 @@ def test_an_interrupt_in_a_tool_waits_and_is_no_failure(tmp_path: Path, file_url
     assert {str(one.status) for one in agent.runs.list()} == {"finished", "interrupted"}
     said = shop(tmp_path, file_url, pay).invoke(Command(resume="yes"), THREAD)["messages"]
     assert said[-1].content == "done: paid"
-    began = [one for one in world.all() if one.startswith("began")]
+    began = [one for one in world.read_all() if one.startswith("began")]
     assert len(began) == 2 and len(set(began)) == 1  # from its start, with the same key
     assert len(payments(world)) == 1
 
 
 def test_parallel_tools_are_each_done_once(tmp_path: Path, file_url: str, world: World) -> None:
-    in_parallel(tmp_path, file_url, world, asynchronous=False)
+    check_parallel_tools(tmp_path, file_url, world, asynchronous=False)
 
 
 def test_parallel_tools_under_asyncio_are_each_done_once(tmp_path: Path, store_url: str, world: World) -> None:
-    in_parallel(tmp_path, store_url, world, asynchronous=True)
+    check_parallel_tools(tmp_path, store_url, world, asynchronous=True)
 
 
-def in_parallel(folder: Path, store_url: str, world: World, *, asynchronous: bool) -> None:
+def check_parallel_tools(folder: Path, store_url: str, world: World, *, asynchronous: bool) -> None:
     """Killed in the third of three: the two that are done stay done, and nobody waits for anybody."""
 
     def script(messages: Any) -> Any:
@@ -262,7 +281,7 @@ def in_parallel(folder: Path, store_url: str, world: World, *, asynchronous: boo
             return asyncio.run(graph.ainvoke(given, THREAD, durability="sync"))
         return graph.invoke(given, THREAD, durability="sync")
 
-    killed(lambda: program(True, ASK))
+    run_killed(lambda: program(True, ASK))
     said = [one.content for one in program(False, None)["messages"] if one.type == "tool"]
     assert said == ["paid 1", "paid 2", "paid 3"]
     assert sorted(payments(world)) == ["paid 1", "paid 2", "paid 3"]
@@ -292,7 +311,7 @@ class Plan(TypedDict):
     receipt: str
 
 
-def plain_graph(folder: Path, node: Any) -> Any:
+def make_plain_graph(folder: Path, node: Any) -> Any:
     builder = StateGraph(Plan)
     builder.add_node("before", lambda state: {})
     builder.add_node("pay", node)
@@ -314,10 +333,10 @@ def test_a_plain_node_is_done_once(tmp_path: Path, file_url: str, world: World, 
         return durable(pay, agent=Agent("shop", store=file_url), check=paid)
 
     def paid(state: Plan, *, key: str) -> Any:
-        return Done({"receipt": "seen"}) if f"paid {key}" in world.all() else NotDone
+        return Done({"receipt": "seen"}) if f"paid {key}" in world.read_all() else NotDone
 
-    killed(lambda: plain_graph(tmp_path, node_of(True)).invoke({"amount": 10}, THREAD, durability=durability))
-    graph = plain_graph(tmp_path, node_of(False))
+    run_killed(lambda: make_plain_graph(tmp_path, node_of(True)).invoke({"amount": 10}, THREAD, durability=durability))
+    graph = make_plain_graph(tmp_path, node_of(False))
     given = None if again is None else again
     assert graph.invoke(given, THREAD, durability=durability)["receipt"] == "seen"
     assert len(payments(world)) == 1
@@ -328,13 +347,13 @@ def test_a_plain_node_is_done_once(tmp_path: Path, file_url: str, world: World, 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 def test_a_tool_in_a_subgraph_is_done_once(tmp_path: Path, file_url: str, world: World, durability: Any) -> None:
     def graph_of(dies: str) -> Any:
-        inner = shop(tmp_path, file_url, paying(world, dies=dies), checks={"pay": checking(world)}, part=True)
+        inner = shop(tmp_path, file_url, make_pay_tool(world, dies=dies), checks={"pay": make_check(world)}, part=True)
         builder = StateGraph(MessagesState)
         builder.add_node("shop", inner)
         builder.add_edge(START, "shop")
         return builder.compile(checkpointer=PerdureSaver(Agent("shop", store=file_url)))
 
-    killed(lambda: graph_of("after").invoke(ASK, THREAD, durability=durability))
+    run_killed(lambda: graph_of("after").invoke(ASK, THREAD, durability=durability))
     graph = graph_of("")
     given = None if has_begun(graph, THREAD) else ASK
     assert graph.invoke(given, THREAD, durability=durability)["messages"][-1].content == "done: seen 10"
@@ -353,7 +372,7 @@ def test_tasks_of_the_functional_api_are_done_once(tmp_path: Path, file_url: str
                 die()
             return f"paid {amount}"
 
-        paying_task = task(durable(pay, check=checking(world)))
+        paying_task = task(durable(pay, check=make_check(world)))
 
         @entrypoint(checkpointer=PerdureSaver(agent))
         def flow(amount: int) -> list[str]:
@@ -361,7 +380,7 @@ def test_tasks_of_the_functional_api_are_done_once(tmp_path: Path, file_url: str
 
         return flow
 
-    killed(lambda: flow_of(True).invoke(10, THREAD, durability="exit"))
+    run_killed(lambda: flow_of(True).invoke(10, THREAD, durability="exit"))
     assert flow_of(False).invoke(10, THREAD, durability="exit") == ["paid 10", "seen 10"]
     assert len(set(payments(world))) == 2 == len(payments(world))
 
@@ -388,18 +407,20 @@ def test_a_durable_tool_needs_no_middleware(tmp_path: Path, file_url: str, world
 
 
 def test_outside_of_a_thread_it_says_so(file_url: str, world: World) -> None:
-    pay = durable(paying(world), agent=Agent("shop", store=file_url))
+    pay = durable(make_pay_tool(world), agent=Agent("shop", store=file_url))
     with pytest.raises(NotDurable, match="checkpointer"):
         pay(10)
     with pytest.raises(ValueError, match="on_doubt|in_doubt"):
-        durable(paying(world), on_doubt="guess")
+        durable(make_pay_tool(world), on_doubt="guess")
     with pytest.raises(TypeError, match="steps="):
         DurableTools(Agent("shop", store=file_url), steps="search")
 
 
 def test_what_was_not_paid_again_is_counted(tmp_path: Path, file_url: str, world: World) -> None:
-    killed(lambda: shop(tmp_path, file_url, paying(world, dies="before")).invoke(ASK, THREAD, durability="exit"))
-    shop(tmp_path, file_url, paying(world), on_doubt="retry").invoke(ASK, THREAD, durability="exit")
+    run_killed(
+        lambda: shop(tmp_path, file_url, make_pay_tool(world, dies="before")).invoke(ASK, THREAD, durability="exit")
+    )
+    shop(tmp_path, file_url, make_pay_tool(world), on_doubt="retry").invoke(ASK, THREAD, durability="exit")
     agent = Agent("shop", store=file_url)
     assert agent.usage().input_tokens == 200
     assert (agent.savings().calls, agent.savings().input_tokens) == (1, 100)
@@ -432,13 +453,13 @@ def a_round(folder: Path, store_url: str, chance: random.Random) -> None:
         return f"paid {amount}"
 
     def program() -> None:
-        graph = shop(folder, store_url, pay, checks={"pay": checking(world)})
+        graph = shop(folder, store_url, pay, checks={"pay": make_check(world)})
         given = chance.choice([None, ASK]) if has_begun(graph, thread) else ASK
         graph.invoke(given, thread, durability=durability)
 
     for _ in range(3):
-        pid = forked(program)
-        while not world.all():
+        pid = fork_program(program)
+        while not world.read_all():
             time.sleep(0.005)
         time.sleep(chance.random() * 0.12)
         os.kill(pid, signal.SIGKILL)
@@ -448,7 +469,7 @@ def a_round(folder: Path, store_url: str, chance: random.Random) -> None:
     if not is_done(store_url, thread):
         program()
     assert is_done(store_url, thread)
-    assert len(payments(world)) == 1, (durability, world.all())
+    assert len(payments(world)) == 1, (durability, world.read_all())
 
 
 def is_done(store_url: str, thread: Any) -> bool:

@@ -23,8 +23,8 @@ from perdure import Agent, InDoubt, NotDone, RunWaiting
 from perdure.adapters.langgraph import DurableTools, PerdureSaver, durable, effect_key
 from perdure.errors import NotDurableWarning
 from perdure.platform.failpoints import CommitMoment, Site
-from tests.adapters.bot import ASK, THREAD, Scripted, asks, killed, pay_then_tell, paying, payments, shop
-from tests.conformance.kit import World, killed_at
+from tests.adapters.bot import ASK, THREAD, Scripted, asks, make_pay_tool, pay_then_tell, payments, run_killed, shop
+from tests.conformance.kit import World, kill_at
 
 
 class Handle:
@@ -51,9 +51,9 @@ def wild(messages: Any) -> AIMessage:
 @pytest.mark.filterwarnings("ignore::perdure.errors.NotDurableWarning")
 def test_a_paid_answer_is_not_lost_whatever_is_in_it(tmp_path: Path, file_url: str, world: World) -> None:
     def graph_of(dies: str) -> Any:
-        return shop(tmp_path, file_url, paying(world, dies=dies), script=wild, on_doubt="retry")
+        return shop(tmp_path, file_url, make_pay_tool(world, dies=dies), script=wild, on_doubt="retry")
 
-    killed(lambda: graph_of("before").invoke(ASK, THREAD, durability="exit"))
+    run_killed(lambda: graph_of("before").invoke(ASK, THREAD, durability="exit"))
     with pytest.warns(NotDurableWarning, match=r"model\(\)"):
         said = graph_of("").invoke(ASK, THREAD, durability="exit")["messages"]
     assert [one.content for one in said] == ["pay 10", "", "paid 10", "done: paid 10"]
@@ -113,7 +113,7 @@ def test_a_structured_answer_comes_back_as_its_class(file_url: str, world: World
         graph = create_agent(model, [], checkpointer=saver, middleware=[DurableTools(agent)], response_format=Receipt)
         return graph.invoke(ASK, THREAD, durability="exit")
 
-    killed_at(program, Site.STEP_DONE, CommitMoment.AFTER)
+    kill_at(program, Site.STEP_DONE, CommitMoment.AFTER)
     assert program()["structured_response"] == Receipt(amount=10, on=date(2026, 11, 16))
     assert world.count("model") == 1
 
@@ -141,7 +141,7 @@ def test_commands_and_sends_of_a_tool_are_remembered(file_url: str, world: World
         graph = builder.compile(checkpointer=PerdureSaver(Agent("shop", store=file_url)))
         return graph.invoke({"messages": [asks("pay", ("c1", {"amount": 7}))]}, THREAD, durability="exit")
 
-    killed_at(program, Site.EFFECT_OUTCOME, CommitMoment.AFTER)
+    kill_at(program, Site.EFFECT_OUTCOME, CommitMoment.AFTER)
     came = program()
     assert (came["told"], came["messages"][-1].artifact) == (["Ann", "Bob"], {"n": 7})
     assert world.count("paid") == 1

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from langgraph.checkpoint.memory import InMemorySaver
 
-from tests.adapters.plays import Scene, played
+from tests.adapters.plays import Scene, play_scene
 from tests.adapters.random_graphs import PLANS, Plan, act
 from tests.adapters.savers import saver_at
 from tests.adapters.scenes import SCENES
@@ -29,15 +29,15 @@ def saver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @cache
-def expected(scene: Scene, colour: str) -> list[Any]:
-    return played(scene, InMemorySaver(), colour, "expected")
+def read_expected(scene: Scene, colour: str) -> list[Any]:
+    return play_scene(scene, InMemorySaver(), colour, "expected")
 
 
 @pytest.mark.parametrize("colour", ["sync", "async"])
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
 def test_a_scene_looks_the_same(saver: Any, scene: Scene, colour: str) -> None:
-    seen = played(scene, saver, colour, f"thread-{next(_threads)}-of-scenes")
-    compare(seen, expected(scene, colour))
+    seen = play_scene(scene, saver, colour, f"thread-{next(_threads)}-of-scenes")
+    compare(seen, read_expected(scene, colour))
 
 
 def compare(seen: list[Any], wanted: list[Any]) -> None:
@@ -74,6 +74,6 @@ def test_many_random_graphs_look_the_same(saver: Any, plan: Plan) -> None:
 def _look_the_same(saver: Any, plan: Plan) -> None:
     scene = partial(act, plan)
     compare(
-        played(scene, saver, plan.colour, f"thread-{next(_threads)}-of-scenes"),
-        played(scene, InMemorySaver(), plan.colour, "expected"),
+        play_scene(scene, saver, plan.colour, f"thread-{next(_threads)}-of-scenes"),
+        play_scene(scene, InMemorySaver(), plan.colour, "expected"),
     )

@@ -8,7 +8,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from perdure.adapters.langgraph import Migrated, migrate
-from tests.adapters.plays import played
+from tests.adapters.plays import play_scene
 from tests.adapters.savers import saver_at
 from tests.adapters.scenes import SCENES, asks, chain, says
 
@@ -16,19 +16,19 @@ from tests.adapters.scenes import SCENES, asks, chain, says
 def test_every_thread_comes_along(store_url: str) -> None:
     source = InMemorySaver()
     for scene in SCENES:
-        played(scene, source, "sync", scene.__name__)
+        play_scene(scene, source, "sync", scene.__name__)
     with saver_at(store_url) as saver:
         copied = migrate(source, saver)
         # As after an interruption: what is there is put to the same place again.
         assert migrate(source, saver, threads=["time_travel"]).threads == 1
-        there, here = everything(source), everything(saver)
+        there, here = read_everything(source), read_everything(saver)
     assert here == there
     assert copied == Migrated(
         len({place[0] for place in there}), len(there), sum(len(found[3]) for found in there.values())
     )
 
 
-def everything(saver: Any) -> dict[Any, Any]:
+def read_everything(saver: Any) -> dict[Any, Any]:
     return {
         tuple(one.config["configurable"].values()): (
             one.checkpoint,

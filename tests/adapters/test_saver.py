@@ -85,7 +85,7 @@ def test_the_saver_behaves_as_the_saver_in_memory(operations: list[Any]) -> None
             for saver in (ours, theirs):
                 _do(saver, what, thread, life[thread], number, rest)
         for thread in "ab":
-            assert _seen(ours, thread) == _seen(theirs, thread)
+            assert _list_checkpoints(ours, thread) == _list_checkpoints(theirs, thread)
         sound(ours._engine.store)
         ours.close()
 
@@ -104,7 +104,7 @@ def _do(saver: Any, what: str, thread: str, life: int, number: int, rest: list[A
     saver.put_writes(config(thread, f"{life}-{point}"), writes, task, "path")
 
 
-def _seen(saver: Any, thread: str) -> list[Any]:
+def _list_checkpoints(saver: Any, thread: str) -> list[Any]:
     return [
         (saved.config, saved.checkpoint["channel_values"], saved.metadata, saved.parent_config, saved.pending_writes)
         for saved in saver.list(config(thread))

@@ -21,46 +21,48 @@ from langgraph.checkpoint.base.id import uuid6
 
 from perdure.errors import ThreadConflict
 from perdure.platform.failpoints import CommitMoment, Site
-from tests.adapters.journey import GIVEN, NODES, config, journey, points, travel, wanted
+from tests.adapters.journey import GIVEN, NODES, config, expected_points, journey, points, travel
 from tests.adapters.savers import saver_at
-from tests.conformance.kit import Behind, World, in_child, in_children, killed_at
+from tests.conformance.kit import Behind, World, kill_at, run_in_child, run_in_children
 
 COMMITS_MAX = 30
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+def undisturbed_checkpoints(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """The checkpoints of a journey that nothing happened to."""
-    return wanted(tmp_path_factory.mktemp("whole"))
+    return expected_points(tmp_path_factory.mktemp("whole"))
 
 
-def _survives(url: str, world: World, thread: str, whole: list[Any]) -> None:
+def _survives(url: str, world: World, thread: str, undisturbed_checkpoints: list[Any]) -> None:
     """What is stored is what LangGraph might have got to, and the journey goes on from it to the same end."""
     with saver_at(url) as saver:
         graph = journey(saver, world)
         stored = points(graph, thread)
-        assert stored == whole[: len(stored)], "half a checkpoint"
+        assert stored == undisturbed_checkpoints[: len(stored)], "half a checkpoint"
         kept = [node for node in NODES if stored and node in stored[-1]["values"].get("log", [])]
         before = {node: world.count(node) for node in kept}
         graph.invoke(None if stored else GIVEN, config(thread), durability="sync")
-        assert points(graph, thread) == whole
+        assert points(graph, thread) == undisturbed_checkpoints
     assert {node: world.count(node) for node in kept} == before, "a node ran again though its checkpoint was there"
     assert all(1 <= world.count(node) <= 2 for node in NODES)
 
 
-def _killed_everywhere(url: str, folder: Path, whole: list[Any], kills: Iterable[tuple[int, CommitMoment]]) -> None:
+def _kill_everywhere(
+    url: str, folder: Path, undisturbed_checkpoints: list[Any], kills: Iterable[tuple[int, CommitMoment]]
+) -> None:
     """Kill a journey at commit after commit, until one gets through; a thread each, all in one store."""
     for nth, moment in kills:
         thread = f"{nth}-{moment}"
         (folder / thread).mkdir()
         world = World(folder / thread)
         try:
-            killed_at(partial(travel, url, world, thread), Site.THREAD, moment, nth)
+            kill_at(partial(travel, url, world, thread), Site.THREAD, moment, nth)
         except AssertionError:
-            assert points_of(url, world, thread) == whole
-            assert nth > len(whole), "each checkpoint has a commit of its own"
+            assert points_of(url, world, thread) == undisturbed_checkpoints
+            assert nth > len(undisturbed_checkpoints), "each checkpoint has a commit of its own"
             return
-        _survives(url, world, thread, whole)
+        _survives(url, world, thread, undisturbed_checkpoints)
     raise AssertionError("the journey never ends")
 
 
@@ -69,18 +71,24 @@ def points_of(url: str, world: World, thread: str) -> list[Any]:
         return points(journey(saver, world), thread)
 
 
-def test_killed_at_some_commits_a_graph_goes_on(store_url: str, tmp_path: Path, whole: list[Any]) -> None:
+def test_killed_at_some_commits_a_graph_goes_on(
+    store_url: str, tmp_path: Path, undisturbed_checkpoints: list[Any]
+) -> None:
     kills = zip(range(1, COMMITS_MAX, 4), itertools.cycle(CommitMoment), strict=False)
-    _killed_everywhere(store_url, tmp_path, whole, kills)
+    _kill_everywhere(store_url, tmp_path, undisturbed_checkpoints, kills)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_killed_at_every_moment_of_every_commit(store_url: str, tmp_path: Path, whole: list[Any]) -> None:
-    _killed_everywhere(store_url, tmp_path, whole, itertools.product(range(1, COMMITS_MAX), CommitMoment))
+def test_killed_at_every_moment_of_every_commit(
+    store_url: str, tmp_path: Path, undisturbed_checkpoints: list[Any]
+) -> None:
+    _kill_everywhere(
+        store_url, tmp_path, undisturbed_checkpoints, itertools.product(range(1, COMMITS_MAX), CommitMoment)
+    )
 
 
-def _killed_after(seconds: float, program: Callable[[], object]) -> None:
+def _kill_after(seconds: float, program: Callable[[], object]) -> None:
     """SIGKILL from outside, wherever the program is then."""
 
     def doomed() -> None:
@@ -88,11 +96,11 @@ def _killed_after(seconds: float, program: Callable[[], object]) -> None:
         program()
         os._exit(0)
 
-    status = in_child(doomed)
+    status = run_in_child(doomed)
     assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
 
 
-def _killed_at_random(url: str, tmp_path: Path, whole: list[Any], rounds: int, durability: str) -> None:
+def _kill_at_random(url: str, tmp_path: Path, undisturbed_checkpoints: list[Any], rounds: int, durability: str) -> None:
     chance = random.Random(7)
     for number in range(rounds):
         folder = tmp_path / f"{durability}-{number}"
@@ -101,29 +109,33 @@ def _killed_at_random(url: str, tmp_path: Path, whole: list[Any], rounds: int, d
         begun = time.monotonic()
         travel(url, world, f"{thread}-alive", durability)
         took = time.monotonic() - begun
-        _killed_after(chance.random() * took * 1.5, partial(travel, url, world, thread, durability))
-        _goes_on(url, world, thread, whole)
+        _kill_after(chance.random() * took * 1.5, partial(travel, url, world, thread, durability))
+        _goes_on(url, world, thread, undisturbed_checkpoints)
 
 
-def _goes_on(url: str, world: World, thread: str, whole: list[Any]) -> None:
+def _goes_on(url: str, world: World, thread: str, undisturbed_checkpoints: list[Any]) -> None:
     """As `_survives`, but the mode may leave out checkpoints, and then nodes run again."""
     with saver_at(url) as saver:
         graph = journey(saver, world)
         stored = points(graph, thread)
-        assert all(point in whole for point in stored), "half a checkpoint"
+        assert all(point in undisturbed_checkpoints for point in stored), "half a checkpoint"
         graph.invoke(None if stored else GIVEN, config(thread), durability="sync")
-        assert points(graph, thread)[-1] == whole[-1]
+        assert points(graph, thread)[-1] == undisturbed_checkpoints[-1]
 
 
-def test_killed_at_a_random_instant_a_graph_goes_on(store_url: str, tmp_path: Path, whole: list[Any]) -> None:
-    _killed_at_random(store_url, tmp_path, whole, 1, "async")
+def test_killed_at_a_random_instant_a_graph_goes_on(
+    store_url: str, tmp_path: Path, undisturbed_checkpoints: list[Any]
+) -> None:
+    _kill_at_random(store_url, tmp_path, undisturbed_checkpoints, 1, "async")
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-def test_killed_at_many_random_instants(store_url: str, tmp_path: Path, whole: list[Any], durability: str) -> None:
-    _killed_at_random(store_url, tmp_path, whole, 100, durability)
+def test_killed_at_many_random_instants(
+    store_url: str, tmp_path: Path, undisturbed_checkpoints: list[Any], durability: str
+) -> None:
+    _kill_at_random(store_url, tmp_path, undisturbed_checkpoints, 100, durability)
 
 
 def _two_at_once(url: str, world: World, thread: str, on_conflict: str) -> list[int]:
@@ -149,7 +161,7 @@ def _two_at_once(url: str, world: World, thread: str, on_conflict: str) -> list[
             except ThreadConflict:
                 os._exit(7)
 
-    return sorted(os.waitstatus_to_exitcode(status) for status in in_children(2, writer))
+    return sorted(os.waitstatus_to_exitcode(status) for status in run_in_children(2, writer))
 
 
 @pytest.mark.parametrize(
@@ -161,20 +173,22 @@ def _two_at_once(url: str, world: World, thread: str, on_conflict: str) -> list[
         pytest.param("fork", True, id="fork-crashed"),
     ],
 )
-def test_two_writers(store_url: str, tmp_path: Path, whole: list[Any], on_conflict: str, crashed: bool) -> None:
+def test_two_writers(
+    store_url: str, tmp_path: Path, undisturbed_checkpoints: list[Any], on_conflict: str, crashed: bool
+) -> None:
     world, thread = World(tmp_path), "contested"
     if crashed:
-        killed_at(partial(travel, store_url, world, thread), Site.THREAD, CommitMoment.AFTER, 3)
+        kill_at(partial(travel, store_url, world, thread), Site.THREAD, CommitMoment.AFTER, 3)
     ended = _two_at_once(store_url, world, thread, on_conflict)
     with saver_at(store_url) as saver:
         graph = journey(saver, world)
-        assert graph.get_state(config(thread)).values == whole[-1]["values"]
+        assert graph.get_state(config(thread)).values == undisturbed_checkpoints[-1]["values"]
         found = list(graph.get_state_history(config(thread)))
     parents = [str(one.parent_config) for one in found]
     if on_conflict == "refuse":
         assert ended == [0, 7], "one of them is refused"
         assert len(set(parents)) == len(parents), "the thread has not forked"
-        assert points_of(store_url, world, thread) == whole
+        assert points_of(store_url, world, thread) == undisturbed_checkpoints
     else:
         assert ended == [0, 0]
         assert len(set(parents)) < len(parents), "both went on from the same checkpoint"
@@ -196,7 +210,7 @@ def _is_kept(url: str, size: int) -> None:
     with saver_at(url) as saver:
         place = _put(saver, _root("large"), state, 1)
         _put(saver, place, {**state, "parts": [*state["parts"], "one more"]}, 2)
-        stored = _stored(url)
+        stored = _count_stored_bytes(url)
     with saver_at(url) as saver:
         assert saver.get_tuple(place).checkpoint["channel_values"] == state
     assert stored < 1.3 * size, "the second one shares what it has in common with the first"
@@ -213,7 +227,7 @@ def _put(saver: Any, place: Any, values: dict[str, Any], step: int) -> Any:
     return saver.put(place, checkpoint, {"source": "loop", "step": step, "parents": {}}, versions)
 
 
-def _stored(url: str) -> int:
+def _count_stored_bytes(url: str) -> int:
     """Bytes of entries and objects."""
     with Behind(url) as store:
         [[entries]] = store.execute("SELECT sum(length(body)) FROM journal")
@@ -230,12 +244,12 @@ def test_what_is_stored_grows_with_what_is_new(store_url: str) -> None:
             place = _put(saver, place, {"messages": messages}, step)
             saver.put_writes(place, [("messages", [messages[-1]])], f"task-{step}")
             if step % 30 == 0:
-                sizes.append(_stored(store_url))
+                sizes.append(_count_stored_bytes(store_url))
     assert sizes[2] - sizes[1] < 1.3 * (sizes[1] - sizes[0]), "not with the square of it"
     assert sizes[2] < 3 * 90 * 1024
 
 
-def _together(url: str, steps: int) -> None:
+def _run_concurrently(url: str, steps: int) -> None:
     """Eight conversations in threads, then eight in tasks of one loop, on one saver."""
     with saver_at(url) as saver:
         threads = [threading.Thread(target=_talk, args=(saver, f"thread-{n}", steps)) for n in range(8)]
@@ -275,9 +289,9 @@ async def _async_talk(saver: Any, name: str, steps: int) -> None:
 
 
 def test_eight_conversations_at_once(store_url: str) -> None:
-    _together(store_url, 4)
+    _run_concurrently(store_url, 4)
 
 
 @pytest.mark.soak
 def test_eight_long_conversations_at_once(store_url: str) -> None:
-    _together(store_url, 50)
+    _run_concurrently(store_url, 50)

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from perdure.adapters.langgraph import PerdureSaver, PerdureStore
 from perdure.errors import NotDurableWarning
-from tests.conformance.kit import die, in_child
+from tests.conformance.kit import die, run_in_child
 
 CONFIG: Any = {"configurable": {"thread_id": "trip"}}
 
@@ -49,7 +49,7 @@ def test_a_kill_in_the_second_node_loses_nothing_of_what_the_guide_shows(store_u
     def program() -> None:
         graph_of(PerdureSaver(store_url), second=lambda state: die()).invoke({"n": 0}, CONFIG, durability="sync")
 
-    in_child(program)
+    run_in_child(program)
     graph = graph_of(PerdureSaver(store_url))
     assert graph.get_state(CONFIG).values == {"n": 1} and graph.get_state(CONFIG).next == ("second",)
     assert graph.invoke(None, CONFIG, durability="sync") == {"n": 2}
@@ -74,7 +74,7 @@ def test_values_may_have_a_class_that_a_function_defines(store_url: str) -> None
         graph, _ = graph_with_a_class_of_its_own(PerdureSaver(store_url), second=lambda trip: die())
         graph.invoke({}, CONFIG, durability="sync")
 
-    in_child(program)
+    run_in_child(program)
     graph, Trip = graph_with_a_class_of_its_own(PerdureSaver(store_url), second=lambda trip: Trip(n=trip.n + 1))
     assert graph.invoke(None, CONFIG, durability="sync") == Trip(n=2)
     assert type(graph.get_state(CONFIG).values) is Trip
@@ -87,7 +87,7 @@ def test_every_page_and_example_shows_the_safe_choice() -> None:
     assert lines and [line for line in lines if 'durability="sync"' not in line] == []
 
 
-def told(saver: PerdureSaver, **options: Any) -> list[str]:
+def read_warnings(saver: PerdureSaver, **options: Any) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         graph_of(saver).invoke({"n": 0}, CONFIG, **options)
@@ -97,9 +97,9 @@ def told(saver: PerdureSaver, **options: Any) -> list[str]:
 def test_the_default_of_langgraph_is_warned_about_once_with_the_argument_to_pass(file_url: str) -> None:
     saver = PerdureSaver(file_url)
     for choice in ("sync", "async", "exit"):
-        assert told(saver, durability=choice) == [], "somebody has chosen"
-    [text] = told(saver)
+        assert read_warnings(saver, durability=choice) == [], "somebody has chosen"
+    [text] = read_warnings(saver)
     assert 'pass durability="sync" to graph.invoke' in text
-    assert told(saver) == []
+    assert read_warnings(saver) == []
     with pytest.warns(NotDurableWarning, match="durability"):
         graph_of(PerdureSaver(file_url)).invoke({"n": 0}, CONFIG)

@@ -29,7 +29,7 @@ from perdure.kernel.engine import Engine
 from perdure.kernel.protocol import drive_sync
 from perdure.platform.failpoints import CommitMoment, Site
 from perdure.values.clock import SystemClock
-from tests.conformance.kit import Behind, agent_at, killed_at
+from tests.conformance.kit import Behind, agent_at, kill_at
 
 ANIMALS = ("fish", "cat", "dog", "bird")
 
@@ -48,11 +48,11 @@ async def embed_later(texts: Any) -> list[list[float]]:
 BY_MEANING: dict[str, Any] = {"embed": embed, "dims": 4, "fields": ["text"]}
 
 
-def found(store: PerdureStore, query: str, prefix: tuple[str, ...] = (), **options: Any) -> list[str]:
+def search_keys(store: PerdureStore, query: str, prefix: tuple[str, ...] = (), **options: Any) -> list[str]:
     return [item.key for item in store.search(prefix, query=query, **options)]
 
 
-def in_order(agent: Agent) -> None:
+def check_views(agent: Agent) -> None:
     """The views are what the journal says, and what can be found is what is there."""
     store = agent._engine.store
     assert rebuild.check(store) == []
@@ -105,9 +105,9 @@ OPS = st.one_of(
 _names = itertools.count()
 
 
-def without_times(result: Any) -> Any:
+def strip_times(result: Any) -> Any:
     if isinstance(result, list):
-        return sorted(map(without_times, result), key=repr)
+        return sorted(map(strip_times, result), key=repr)
     return (result.namespace, result.key, result.value) if hasattr(result, "namespace") else result
 
 
@@ -127,9 +127,9 @@ def test_batches_do_what_they_do_in_langgraphs_own_store(store_url: str, batches
             if isinstance(op, ListNamespacesOp):
                 assert ours[place] == listed[place]
             else:
-                assert without_times(ours[place]) == without_times(theirs[place])
+                assert strip_times(ours[place]) == strip_times(theirs[place])
     everything = SearchOp((), None, 10_000)
-    assert without_times(store.batch([everything])) == without_times(model.batch([everything]))
+    assert strip_times(store.batch([everything])) == strip_times(model.batch([everything]))
 
 
 def test_the_langgraph_store_is_the_state_of_the_agent(store_url: str) -> None:
@@ -155,7 +155,7 @@ def test_the_langgraph_store_is_the_state_of_the_agent(store_url: str) -> None:
     for call in (lambda: store.get(("perdure:retention",), "c"), lambda: store.put(("perdure:x",), "k", {})):
         with pytest.raises(InvalidNamespaceError, match="reserved"):
             call()
-    in_order(agent)
+    check_views(agent)
 
 
 @pytest.mark.parametrize("index", [None, {"words": True}, {**BY_MEANING, "words": False}])
@@ -215,7 +215,7 @@ def test_what_is_wrong_is_told(store_url: str) -> None:
     with pytest.raises(ValueError, match="positive number"):
         store.put(("a",), "k", {}, ttl=-1)
     with pytest.warns(UserWarning, match="no index"):
-        assert found(store, "anything") == ["k"]
+        assert search_keys(store, "anything") == ["k"]
 
 
 # -- time to live -----------------------------------------------------------------------------------------------------
@@ -246,20 +246,20 @@ def test_items_live_as_long_as_somebody_reads_them(store_url: str) -> None:
             assert store.get(("a",), "looked", refresh_ttl=False) is not None
         assert store.get(("a",), "left") is None
         assert {item.key for item in store.search(("a",), refresh_ttl=False)} == {"read", "ever", "looked"}
-        assert set(found(store, "one", refresh_ttl=False)) == {"read", "ever", "looked"}
+        assert set(search_keys(store, "one", refresh_ttl=False)) == {"read", "ever", "looked"}
         revision = agent.state.revision("a")
         assert store.get(("a",), "read") is not None and agent.state.revision("a") == revision  # just prolonged
         assert (store.version(("a",), "read"), len(store.history(("a",), "read"))) == (1, 1)
         assert store.get(("a",), "read").updated_at.timestamp() * 1000 == clock.wall_ms() - 12 * 60_000
         assert agent.state.at(store.history(("a",), "read")[0].at).get("a", "read") == {"text": "one"}
-        in_order(agent)
+        check_views(agent)
         clock.minutes = 21.0
         assert store.get(("a",), "looked") is None and store.get(("a",), "read") is not None
         clock.minutes = 31.5
         assert store.list_namespaces() == [("a",)] and [item.key for item in store.search(())] == ["ever"]
         assert store.start_ttl_sweeper().result() is None and store.stop_ttl_sweeper()
         assert store.sweep_ttl() == 3 and len(engine.store.read("documents_page", (0, 100))) == 1
-        in_order(agent)
+        check_views(agent)
 
 
 def test_a_reader_takes_nothing_back(store_url: str) -> None:
@@ -267,11 +267,11 @@ def test_a_reader_takes_nothing_back(store_url: str) -> None:
     store = PerdureStore(agent)
     store.put(("a",), "k", {"n": 1}, ttl=60)
     read = namespaces.read_keys(agent._engine, [("a", "k")])["a", "k"]
-    [ask] = namespaces.prolonging(agent._engine, [msgspec.structs.replace(read, expires=read.expires - 10**6)])
+    [ask] = namespaces.extend_expiries(agent._engine, [msgspec.structs.replace(read, expires=read.expires - 10**6)])
     store.put(("a",), "k", {"n": 2}, ttl=60)
     assert drive_sync(agent._engine.store, state.change(agent._engine, [ask])) == []
     assert store.get(("a",), "k").value == {"n": 2} and store.version(("a",), "k") == 2
-    in_order(agent)
+    check_views(agent)
 
 
 # -- searching --------------------------------------------------------------------------------------------------------
@@ -285,22 +285,26 @@ def test_what_has_changed_is_found_by_what_it_is_now(store_url: str) -> None:
     store.put(("users_x",), "leak", {"text": "salmon salmon"})
     store.put(("users", "dan"), "hidden", {"text": "salmon"}, index=False)
     store.put(("users", "eve"), "parts", {"pets": [{"is": "kitten"}, {"is": "puppy"}]}, index=["pets[*].is"])
-    assert found(store, "salmon", ("users",))[0] == "ann"
-    assert found(store, "puppy", ("users",))[:2] in (["parts", "bob"], ["bob", "parts"])
+    assert search_keys(store, "salmon", ("users",))[0] == "ann"
+    assert search_keys(store, "puppy", ("users",))[:2] in (["parts", "bob"], ["bob", "parts"])
     assert store.search(("users",), query="dog")[0].score == pytest.approx(1.0)
-    assert found(store, "a salmon", ("users",), filter={"n": {"$gt": 10}})[0] == "cy"  # the only one with the word
+    assert (
+        search_keys(store, "a salmon", ("users",), filter={"n": {"$gt": 10}})[0] == "cy"
+    )  # the only one with the word
     store.put(("users", "ann"), "ann", {"text": "likes a dog"})
     store.delete(("users", "bob"), "bob")
     agent.state.set("users.cy", "cy", {"text": "plain Python was here"})
     hits = store.search(("users",), query="bird dog fish")
     assert {item.key for item in hits} == {"ann", "parts"} and hits[0].value == {"text": "likes a dog"}
     agent.state.revert(1, ns="users.ann")
-    assert "ann" not in found(store, "dog", ("users",)), "what was brought back has no index, rather than a wrong one"
+    assert "ann" not in search_keys(store, "dog", ("users",)), (
+        "what was brought back has no index, rather than a wrong one"
+    )
     other = PerdureStore(agent, index={"embed": embed_later, "dims": 4, "fields": ["text"], "embedder": "another"})
     assert {item.key for item in asyncio.run(other.asearch((), query="puppy"))} == {"parts"}, "found by words alone"
     asyncio.run(other.aput(("users", "ann"), "ann", {"text": "a sparrow"}))
     assert asyncio.run(other.asearch((), query="bird"))[0].key == "ann"
-    in_order(agent)
+    check_views(agent)
 
 
 def test_words_alone_rank_by_rarity_and_survive_a_copy(store_url: str, tmp_path: Any) -> None:
@@ -309,19 +313,19 @@ def test_words_alone_rank_by_rarity_and_survive_a_copy(store_url: str, tmp_path:
     texts = {n: f"the report of day {n} is about the weather" for n in range(12)}
     texts[7] = "the report of Zürich is about Zurich's 天気"
     store.batch([PutOp(("logs",), str(n), {"text": text}) for n, text in texts.items()])
-    assert found(store, "the ZURICH report")[0] == "7" and found(store, "天気") == ["7"]
-    assert len(found(store, "weather", limit=5, offset=9)) == 2 and found(store, "'\" OR * NEAR(") == []
+    assert search_keys(store, "the ZURICH report")[0] == "7" and search_keys(store, "天気") == ["7"]
+    assert len(search_keys(store, "weather", limit=5, offset=9)) == 2 and search_keys(store, "'\" OR * NEAR(") == []
     rebuild.rebuild(agent._engine.store)
     path = str(tmp_path / "copy.db")
     agent._engine.store.backup(path)
     with pytest.warns(UserWarning, match="copy"), PerdureStore(path, agent="tester", index={"words": True}) as copy:
-        assert found(copy, "zürich") == ["7"]
-    in_order(agent)
+        assert search_keys(copy, "zürich") == ["7"]
+    check_views(agent)
 
 
 @pytest.mark.stores("sqlite")
 def test_vectors_need_no_numpy(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "new_table", vectors.PlainVectorTable)
+    monkeypatch.setattr(vectors, "make_table", vectors.PlainVectorTable)
     test_what_has_changed_is_found_by_what_it_is_now(store_url)
 
 
@@ -343,14 +347,14 @@ def test_a_killed_put_leaves_value_and_index_together(store_url: str, site: Site
             agent.step(lambda: doomed.put(("a",), "k", {"text": "a dog"}), name="put")()
 
     store._engine.close()
-    killed_at(program, site, moment)
+    kill_at(program, site, moment)
     agent = agent_at(store_url)
     store = PerdureStore(agent, index=BY_MEANING)
     text = store.get(("a",), "k").value["text"]
     assert text == ("a dog" if moment is CommitMoment.AFTER else "a fish")
     for word in ("fish", "dog"):
         assert store.search((), query=word)[0].score == pytest.approx(1.0 if word in text else 0.0)
-    in_order(agent)
+    check_views(agent)
 
 
 def test_a_put_lands_with_its_step_and_is_found_inside_it(store_url: str) -> None:
@@ -362,7 +366,7 @@ def test_a_put_lands_with_its_step_and_is_found_inside_it(store_url: str) -> Non
     def work(fails: bool) -> None:
         store.put(("b",), "new", {"text": "a dog"})
         store.put(("a",), "old", {"text": "two birds, bird"})
-        assert found(store, "dog")[0] == "new" and found(store, "bird")[0] == "old"
+        assert search_keys(store, "dog")[0] == "new" and search_keys(store, "bird")[0] == "old"
         assert not any(item.score for item in store.search((), query="cat"))
         assert store.list_namespaces() == [("a",), ("b",)] and store.version(("b",), "new") == 1
         assert [item.key for item in store.search((), filter={"text": {"$ne": "x"}})] == ["old", "new"]
@@ -373,11 +377,11 @@ def test_a_put_lands_with_its_step_and_is_found_inside_it(store_url: str) -> Non
 
     with pytest.raises(RuntimeError), agent.run("r"):
         work(fails=True)
-    assert found(store, "cat") == ["old"] and store.list_namespaces() == [("a",)]
+    assert search_keys(store, "cat") == ["old"] and store.list_namespaces() == [("a",)]
     with agent.run("s"):
         work(fails=False)
-    assert store.list_namespaces() == [("b",)] and found(store, "dog") == ["new"]
-    in_order(agent)
+    assert store.list_namespaces() == [("b",)] and search_keys(store, "dog") == ["new"]
+    check_views(agent)
 
 
 # -- in a graph -------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from .kit import World, agent_at, die, in_child
+from .kit import World, agent_at, die, run_in_child
 
 
 class Chat:
@@ -39,7 +39,7 @@ def program(store_url: str, world: World) -> Chat:
     return Chat(store_url, world)
 
 
-def killed_in_turn(store_url: str, world: World, text: str, *, after_ask: bool = True) -> None:
+def kill_in_turn(store_url: str, world: World, text: str, *, after_ask: bool = True) -> None:
     """A process opens a turn, asks the model, and dies before it replies."""
 
     def doomed() -> None:
@@ -49,4 +49,4 @@ def killed_in_turn(store_url: str, world: World, text: str, *, after_ask: bool =
                 chat.ask(list(turn.messages))
             die()
 
-    in_child(doomed)
+    run_in_child(doomed)

@@ -57,19 +57,21 @@ class Forger:
         place, _, record = next(found for found in self.records() if isinstance(found[2], kind))
         return self.put(place, edit(record))
 
-    def without(self, *kinds: type) -> Forger:
+    def drop_lines(self, *kinds: type) -> Forger:
         """Leave out all lines of some kinds."""
         self.lines = [line for line in self.lines if not isinstance(line, kinds)]
         return self
 
-    def written(self, name: str = "forged.perdure", *, signer: SigningKey | None = None, rechain: bool = True) -> Path:
+    def write_file(
+        self, name: str = "forged.perdure", *, signer: SigningKey | None = None, rechain: bool = True
+    ) -> Path:
         """The file, signed by a key, or by nobody; seals, which are signed too, are left out."""
         if rechain:
-            self.without(file_format.ExportSeal)
+            self.drop_lines(file_format.ExportSeal)
             self._rechain()
         if signer is not None:
             self._become(signer.public_key)
-        data = b"".join(self._encoded())
+        data = b"".join(self._encode_lines())
         digest = sha256(data).digest()
         contents = self._contents()
         signature = signer.sign(file_message(digest, contents.contents)) if signer is not None else b""
@@ -92,7 +94,7 @@ class Forger:
         self.change(r.AgentCreated, lambda record: replace(record, public_key=public_key))
         self._rechain()
 
-    def _encoded(self) -> Iterator[bytes]:
+    def _encode_lines(self) -> Iterator[bytes]:
         running = sha256()
         for line in (self.header, *self.lines):
             if isinstance(line, file_format.LockedKey):

@@ -45,9 +45,9 @@ class World:
 
     def count(self, what: str) -> int:
         """How often it has happened."""
-        return self.all().count(what)
+        return self.read_all().count(what)
 
-    def all(self) -> list[str]:
+    def read_all(self) -> list[str]:
         """Everything, in order."""
         return self.path.read_text().splitlines() if self.path.exists() else []
 
@@ -69,24 +69,24 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def in_child(program: Callable[[], object]) -> int:
+def run_in_child(program: Callable[[], object]) -> int:
     """Run a program in a process of its own, that shares nothing but files; returns its wait status."""
-    [status] = in_children(1, program)
+    [status] = run_in_children(1, program)
     return status
 
 
-def in_children(count: int, program: Callable[[], object]) -> list[int]:
+def run_in_children(count: int, program: Callable[[], object]) -> list[int]:
     """Run a program in several processes side by side; returns their wait statuses."""
-    with at_work(*[program] * count) as pids:
+    with run_children(*[program] * count) as pids:
         return [os.waitpid(pid, 0)[1] for pid in pids]
 
 
 @contextmanager
-def at_work(*programs: Callable[[], object]) -> Iterator[list[int]]:
+def run_children(*programs: Callable[[], object]) -> Iterator[list[int]]:
     """Run each program in a child process. Those that still run at the end of the block are killed."""
     pids: list[int] = []
     try:
-        pids.extend(forked(program) for program in programs)
+        pids.extend(fork_program(program) for program in programs)
         yield pids
     finally:
         for pid in pids:
@@ -95,7 +95,7 @@ def at_work(*programs: Callable[[], object]) -> Iterator[list[int]]:
                 os.waitpid(pid, 0)
 
 
-def forked(program: Callable[[], object]) -> int:
+def fork_program(program: Callable[[], object]) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # the heartbeat thread does not matter to this child
         pid = os.fork()
@@ -110,18 +110,18 @@ def forked(program: Callable[[], object]) -> int:
     return pid
 
 
-def killed_at(program: Callable[[], object], site: Site, moment: CommitMoment, nth: int = 1) -> None:
+def kill_at(program: Callable[[], object], site: Site, moment: CommitMoment, nth: int = 1) -> None:
     """Run a program in a child that is killed at a failpoint."""
 
     def doomed() -> None:
         failpoints.arm(failpoints.kill_at(f"{site}:{moment}#{nth}"))
         program()
 
-    status = in_child(doomed)
+    status = run_in_child(doomed)
     assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, f"it did not reach {site}:{moment}#{nth}"
 
 
-def killed_elsewhere(store_url: str, program: Callable[[], object]) -> None:
+def kill_on_other_host(store_url: str, program: Callable[[], object]) -> None:
     """Run a program that kills itself on a host that nobody can look at. Then its lease expires."""
 
     def elsewhere() -> None:
@@ -129,7 +129,7 @@ def killed_elsewhere(store_url: str, program: Callable[[], object]) -> None:
             patch.setattr("perdure.platform.process._namespace", lambda pid: "pid:[elsewhere]")
             program()
 
-    assert in_child(elsewhere) == signal.SIGKILL
+    assert run_in_child(elsewhere) == signal.SIGKILL
     expire_leases(store_url)
 
 
@@ -192,7 +192,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> WallClock:
     return clock
 
 
-def until(ready: Callable[[], object]) -> None:
+def wait_until(ready: Callable[[], object]) -> None:
     """Wait for something that another thread or process does."""
     patience = time.monotonic() + PATIENCE
     while not ready():
@@ -219,11 +219,11 @@ def agent_at(store_url: str, name: str = "tester") -> Agent:
     return Agent(name, store=store_url)
 
 
-def in_order(where: str | Agent | AsyncAgent) -> None:
+def check_views(where: str | Agent | AsyncAgent) -> None:
     """The views of a store are what its journal says, and the journal is whole."""
     if isinstance(where, str):
         with closing(agent_at(where)) as agent:
-            in_order(agent)
+            check_views(agent)
         return
     assert rebuild.check(where._engine.store) == []
     assert [one for one in verify(where._engine.store).findings if one.severity == "damage"] == []

@@ -13,7 +13,7 @@ from perdure.run.listing import RunSummary
 QUESTION = "Where does Ann live?"
 
 
-def everything(agent: Agent, folder: Path, spaces: tuple[str, ...]) -> dict[str, Any]:
+def read_everything(agent: Agent, folder: Path, spaces: tuple[str, ...]) -> dict[str, Any]:
     """What its users can ask it for. Numbers of streams are left out, and what is called by them is told by name."""
     return {
         "runs": runs_of(agent),
@@ -33,10 +33,10 @@ def everything(agent: Agent, folder: Path, spaces: tuple[str, ...]) -> dict[str,
 def runs_of(agent: Agent) -> dict[str, Any]:
     listed = agent.runs.list()
     names = {run.stream: run.id for run in listed}
-    return {run.id: (told(run, names), run_of(agent, run)) for run in listed}
+    return {run.id: (describe_line(run, names), run_of(agent, run)) for run in listed}
 
 
-def told(run: RunSummary, names: dict[int, str]) -> Any:
+def describe_line(run: RunSummary, names: dict[int, str]) -> Any:
     """A line of the list; runs that it refers to by their names."""
     whose = (names.get(run.parent, ""), names.get(run.origin, ""))
     return run.status, run.started_at, run.changed_at, run.resumes, run.error, run.cut, whose

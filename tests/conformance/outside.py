@@ -15,7 +15,7 @@ class Broken(Exception):
     """A failure of the program."""
 
 
-def by_world(world: World) -> Callable[..., object]:
+def make_world_check(world: World) -> Callable[..., object]:
     """A check that asks the world itself."""
     return lambda *_, key: Done("paid") if world.count(key) else NotDone
 

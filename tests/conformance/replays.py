@@ -27,7 +27,7 @@ class Shop:
         self._folder = folder
         self.url = url
 
-    def written(self, program: str, change: tuple[str, str] = ("", "")) -> str:
+    def write_version(self, program: str, change: tuple[str, str] = ("", "")) -> str:
         """A version of it, as a module of its own; returns its name."""
         name = f"replayed_{next(NUMBERS)}"
         assert change[0] in program

@@ -158,7 +158,7 @@ def _converse(agent: Agent) -> None:
             channels={"messages": [LARGE, NOISE][:number]},
             versions={"messages": number},
         )
-        drive_sync(engine.store, writing.put(engine, point))
+        drive_sync(engine.store, writing.put_checkpoint(engine, point))
         writes = [TaskWrite(0, "messages", [LARGE]), TaskWrite(-1, "__error__", NOISE)]
         drive_sync(engine.store, writing.write(engine, ("talk", "", point.id), "task", "", writes))
         parent = point.id
@@ -197,7 +197,7 @@ def _hand_over(agent: Agent) -> None:
 
 
 @cache
-def _made() -> Path:
+def _make_store() -> Path:
     folder = tempfile.mkdtemp(prefix="perdure-rich-")
     SESSION_END.callback(shutil.rmtree, folder)
     path = Path(folder) / "perdure.db"
@@ -206,10 +206,10 @@ def _made() -> Path:
 
 
 @cache
-def _made_and_compacted() -> Path:
-    path = _made().with_name("compacted.db")
-    shutil.copy(_made(), path)
-    shutil.copytree(f"{_made()}.keys", f"{path}.keys")
+def _make_compacted_store() -> Path:
+    path = _make_store().with_name("compacted.db")
+    shutil.copy(_make_store(), path)
+    shutil.copytree(f"{_make_store()}.keys", f"{path}.keys")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StoreMovedWarning)
         compact(path)
@@ -218,13 +218,13 @@ def _made_and_compacted() -> Path:
 
 def copy_to(path: Path, *, compacted: bool = False) -> Path:
     """A filled store with its keys, for one test to do with as it likes. Made once, then copied."""
-    source = _made_and_compacted() if compacted else _made()
+    source = _make_compacted_store() if compacted else _make_store()
     shutil.copy(source, path)
     shutil.copytree(f"{source}.keys", f"{path}.keys")
     return path
 
 
-def opened(path: Path) -> Store:
+def open_copy(path: Path) -> Store:
     """The store at a path."""
     return open_store(f"sqlite:///{path}")
 

@@ -61,7 +61,7 @@ def play(coroutine: Coroutine[Any, Any, Any]) -> Any:
     raise AssertionError("it suspended, where there is no event loop")
 
 
-async def settled(value: Any) -> Any:
+async def settle(value: Any) -> Any:
     """What `Agent` returns and what `AsyncAgent` must be asked to wait for, alike."""
     return await value if inspect.isawaitable(value) else value
 
@@ -105,7 +105,7 @@ class Lines:
         with self._path.open("ab", buffering=0) as file:
             file.write(json.dumps(line).encode() + b"\n")
 
-    def all(self) -> list[Any]:
+    def read_all(self) -> list[Any]:
         return [json.loads(line) for line in self._path.read_text().splitlines()] if self._path.exists() else []
 
 
@@ -138,7 +138,7 @@ class Player:
                 self._run = run
                 await self._ops(start.program, "")
         except BaseException as error:  # however the block was left is what the story tells
-            name = named(error)
+            name = name_error(error)
             ending = {"KeyboardInterrupt": "interrupted", "RunWaiting": "waiting"}.get(name, "failed")
             ended = "refused" if self._run is None else ending
             self._trace.add({"ending": ended, "error": name, "why": traceback.format_exc()})
@@ -198,7 +198,7 @@ class Player:
         try:
             value = await self._do(op, path)
         except BaseException as error:
-            self._see(path, "raised", named(error))
+            self._see(path, "raised", name_error(error))
             raise
         self._see(path, "returned", value)
         await self._point("after")
@@ -206,18 +206,18 @@ class Player:
     async def _do(self, op: Op, path: str) -> Any:
         match op:
             case Step() | Effect():
-                return await settled(self._durable(op)(op.arg))
+                return await settle(self._durable(op)(op.arg))
             case Each():
-                await self._each(op, path)
+                await self._play_each(op, path)
             case ItemDone():
-                await settled(self._run.item_done())
+                await settle(self._run.item_done())
             case Catch():
                 return await self._catch(op, path)
             case _:
                 await self._write(op)
         return None
 
-    async def _each(self, op: Each, path: str) -> None:
+    async def _play_each(self, op: Each, path: str) -> None:
         told = [item[op.key] if op.key is not None and isinstance(item, tuple) else item for item in op.items]
         labels = [f"{key}#{told[:at].count(key)}" if key in told[:at] else f"{key}" for at, key in enumerate(told)]
         # Numbered, so that the body knows which of two equal items it has; the run tells them apart by their keys.
@@ -240,23 +240,23 @@ class Player:
                 await self._op(op.then, f"{path}/1")
             if op.again:
                 raise
-            return f"caught {named(error)}"
+            return f"caught {name_error(error)}"
         return "passed"
 
     async def _write(self, op: WriteOp | Op) -> None:
         run = self._run
         match op:
             case SetState(key, value):
-                await settled(run.state.set(key, value))
+                await settle(run.state.set(key, value))
             case Incr(key):
-                await settled(run.state.set(key, run.state.get(key, 0) + 1))
+                await settle(run.state.set(key, run.state.get(key, 0) + 1))
             case Delete(key):
                 if key in run.state:
-                    await settled(run.state.delete(key))
+                    await settle(run.state.delete(key))
             case AppendMessage(text):
-                await settled(run.messages.append(text))
+                await settle(run.messages.append(text))
             case Emit(kind):
-                await settled(run.event(kind, None))
+                await settle(run.event(kind, None))
             case SetResult(value):
                 run.result = value
 
@@ -277,7 +277,7 @@ class Player:
             )(self._effect_body(op))
         return made.options(id=op.id) if op.id is not None else made
 
-    def _in_a_thread(self, op: Step | Effect) -> bool:
+    def _runs_in_thread(self, op: Step | Effect) -> bool:
         """Half of the bodies under asyncio are plain functions, which run in threads; those cannot be cancelled."""
         interrupted = self._stop is not None and self._stop.kind == "interrupt"
         return op.arg == 1 and not interrupted and not (isinstance(op, Step) and op.inside)
@@ -292,15 +292,15 @@ class Player:
         def plain(arg: Any) -> Any:
             return play(body(arg))
 
-        return body if self._async and not self._in_a_thread(op) else plain
+        return body if self._async and not self._runs_in_thread(op) else plain
 
     async def _execute(self, op: Step) -> str:
         nth = self._count(op)
         for inner in op.inside:
             if isinstance(inner, Step):
-                await settled(self._inner(inner)(inner.arg))
+                await settle(self._inner(inner)(inner.arg))
             else:
-                await settled(self._durable(inner)(inner.arg))
+                await settle(self._durable(inner)(inner.arg))
         for write in op.writes:
             await self._write(write)
         if nth <= op.fails:
@@ -328,7 +328,7 @@ class Player:
         def plain(arg: Any, *, key: str) -> Any:
             return play(body(arg, key=key))
 
-        return body if self._async and not self._in_a_thread(op) else plain
+        return body if self._async and not self._runs_in_thread(op) else plain
 
     async def _happen(self, op: Effect, key: str) -> str:
         nth = self._count(op)
@@ -345,7 +345,7 @@ class Player:
     def _check(self, op: Effect) -> Callable[..., Any]:
         def plain(arg: Any, *, key: str) -> Any:
             if op.check == "truth":
-                results = [line[4] for line in self._world.all() if line[0] == "did" and line[3] == key]
+                results = [line[4] for line in self._world.read_all() if line[0] == "did" and line[3] == key]
                 return Done(results[-1]) if results else NotDone
             if op.check == "raises":
                 raise ValueError
@@ -354,13 +354,13 @@ class Player:
         async def check(arg: Any, *, key: str) -> Any:
             return plain(arg, key=key)
 
-        return check if self._async and not self._in_a_thread(op) else plain
+        return check if self._async and not self._runs_in_thread(op) else plain
 
     def _count(self, op: Step | Effect) -> int:
         self._world.add(["ran", op.name, op.arg])
-        return self._world.all().count(["ran", op.name, op.arg])
+        return self._world.read_all().count(["ran", op.name, op.arg])
 
 
-def named(error: BaseException) -> str:
+def name_error(error: BaseException) -> str:
     """A cancelled task is an interrupted one."""
     return "KeyboardInterrupt" if isinstance(error, asyncio.CancelledError) else type(error).__name__

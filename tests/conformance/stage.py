@@ -24,7 +24,7 @@ from perdure.run.listing import RunInfo
 
 from ..model import Model
 from ..model.ops import Answer, Move, Start
-from .kit import in_child
+from .kit import run_in_child
 from .runner import Colour, Lines, Player
 
 Told = dict[str, Any]
@@ -84,20 +84,20 @@ class Stage:
                 told = self._attempt(move, run_id, world, Lines(self._folder / f"{run_id}.{number}"))
             elif isinstance(move, Answer):
                 told = {"answer": self._watcher.ask("answer", run_id, move.verdict, move.result)}
-            seen.append(told | self._watcher.ask("look", run_id) | outside(world))
+            seen.append(told | self._watcher.ask("look", run_id) | describe_world(world))
         return seen
 
     def _attempt(self, start: Start, run_id: str, world: Lines, trace: Lines) -> Told:
-        status = in_child(lambda: Player(self.colour, self.url, run_id, start.stop, world, trace).go(start))
+        status = run_in_child(lambda: Player(self.colour, self.url, run_id, start.stop, world, trace).go(start))
         assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, "the runner itself has failed: see stderr"
-        lines = trace.all()
+        lines = trace.read_all()
         ended = lines.pop() if lines and isinstance(lines[-1], dict) else {"ending": "crashed", "error": None}
         return {**ended, "trace": lines}
 
 
-def outside(world: Lines) -> Told:
+def describe_world(world: Lines) -> Told:
     """The world's account, its keys numbered in order of first appearance."""
-    lines = world.all()
+    lines = world.read_all()
     ran = Counter((line[1], line[2]) for line in lines if line[0] == "ran")
     did = [line[1:4] for line in lines if line[0] == "did"]
     keys = list(dict.fromkeys(key for _, _, key in did))

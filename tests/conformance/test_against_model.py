@@ -28,12 +28,12 @@ from perdure.testing.plugin import STORES
 from ..model.ops import COMMITS, IN_A_BODY, IN_THE_CODE, Move, Start
 from ..model.strategies import stories
 from .stage import Stage, Told, expected, stage
-from .stories import STORIES, killed_everywhere
+from .stories import STORIES, crash_everywhere
 
 REACHED = (*IN_THE_CODE, *IN_A_BODY, *COMMITS)
 """All but "waiting": with wait=0 it is over before it can be met."""
 
-KILLED_EVERYWHERE = killed_everywhere((*IN_A_BODY, *COMMITS))
+KILLED_EVERYWHERE = crash_everywhere((*IN_A_BODY, *COMMITS))
 
 UNCHANGED = stories(while_waiting=False, points=REACHED)
 EDITED = stories(while_waiting=False, points=REACHED, edited=True)
@@ -118,7 +118,7 @@ def test_thousands_of_stories(scene: Stage) -> None:
 
 SABOTAGE = {
     "program order wins": (WriteBuffer, "supersede", lambda buffer, writes: None),
-    "a killed attempt did not go past its failure": (Ledger, "continued_after", lambda ledger, failure: True),
+    "a killed attempt did not go past its failure": (Ledger, "has_continued_after", lambda ledger, failure: True),
     "an id that is called twice writes once": (RecordedCall, "take_writes", lambda recorded: recorded.writes),
 }
 

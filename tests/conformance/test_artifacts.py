@@ -25,8 +25,8 @@ from perdure.journal.trees import references
 from perdure.kernel.protocol import drive_sync
 from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import Behind, agent_at, in_child, in_order, killed_at
-from .test_checkpoints import stored_bytes
+from .kit import Behind, agent_at, check_views, kill_at, run_in_child
+from .test_checkpoints import count_stored_bytes
 
 MB = 1024 * 1024
 EXPIRED = -60.0
@@ -41,23 +41,23 @@ def blocks(data: bytes, size: int = 100_000) -> Iterator[bytes]:
     yield from (data[start : start + size] for start in range(0, len(data), size))
 
 
-def collected(agent: Agent, grace: float | None = None) -> int:
+def collect_garbage(agent: Agent, grace: float | None = None) -> int:
     """As `perdure gc` does it; with a grace of its own for uploads."""
     store: Any = agent._engine.store
     return (collect(store) if grace is None else collect(store, grace=grace)).bytes
 
 
-def buried(store_url: str) -> None:
+def mark_processes_dead(store_url: str) -> None:
     """As if the processes that have written so far were long dead."""
     with Behind(store_url) as raw:
         raw.execute("UPDATE holders SET deadline = 0")
 
 
-def written(agent: Agent, name: str, data: bytes) -> int:
+def count_new_objects(agent: Agent, name: str, data: bytes) -> int:
     """Save something, and say how many objects were not there."""
     about = artifacts.ArtifactDetails(name, (), "")
     saving = artifacts.ArtifactWrite(agent._engine, about, "bytes")
-    drive_sync(agent._engine.store, saving.all_of(source_of(data)))
+    drive_sync(agent._engine.store, saving.write_all(source_of(data)))
     return saving.written
 
 
@@ -81,7 +81,7 @@ def test_an_artifact_is_read_unchanged_in_another_process(store_url: str, tmp_pa
             assert sum(file.write(block) for block in blocks(data, 5000)) == len(data)
         assert file.version == 1
 
-    assert in_child(program) == 0
+    assert run_in_child(program) == 0
     agent = agent_at(store_url)
     for name in ("file", "stream", "iterator", "pieces"):
         assert agent.artifacts.load(name) == data
@@ -109,7 +109,7 @@ def test_an_artifact_is_read_unchanged_in_another_process(store_url: str, tmp_pa
     ]  # fmt: skip
     assert [(item.name, item.version) for item in agent.artifacts.list(label="best")] == [("file", 1)]
     assert sum(item.added for item in agent.artifacts.usage()) < 1.02 * len(data), "the same bytes are stored once"
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_what_is_none_is_refused(store_url: str, tmp_path: Path) -> None:
@@ -173,25 +173,25 @@ def test_every_version_reads_back_and_a_small_edit_adds_little(store_url: str) -
         at, some = chance.randrange(len(data)), noise(chance.randrange(1, 9), number)
         gone = chance.choice((0, 0, 3, len(some)))
         data = data[:at] + some + data[at + gone :]
-        before = stored_bytes(agent)
+        before = count_stored_bytes(agent)
         assert agent.artifacts.save("a", data) == number + 2
-        added.append(stored_bytes(agent) - before)
+        added.append(count_stored_bytes(agent) - before)
         kept.append(data)
     # One chunk, or two when a cut is gone, and the nodes above them.
     assert sum(added) / len(added) < 100_000 and max(added) < 400_000, added
-    before = stored_bytes(agent)
+    before = count_stored_bytes(agent)
     agent.artifacts.save("a", data[: 2 * MB])
-    assert stored_bytes(agent) - before < 150_000
+    assert count_stored_bytes(agent) - before < 150_000
     for version, then in enumerate([*kept, data[: 2 * MB]], start=1):
         assert agent.artifacts.load("a", version) == then
     assert agent.artifacts.delete("a", version=1) == 1
     assert agent.artifacts.delete("a", version=1) == 0
-    collected(agent)
+    collect_garbage(agent)
     assert agent.artifacts.load("a", 2) == kept[1]
     assert agent.artifacts.delete("a") == 9
-    assert collected(agent) > 5 * MB
+    assert collect_garbage(agent) > 5 * MB
     assert agent.artifacts.save("a", b"1") == 11, "a number is not given again"
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_damage_is_told_with_its_place(store_url: str, tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_damage_is_told_with_its_place(store_url: str, tmp_path: Path) -> None:
     agent.artifacts.save("a", data)
     store: Any = agent._engine.store
     offset, chunk = next((at, chunk) for at, chunk in agent.artifacts.open("a")._stream.chunks() if at > MB)
-    forged = msgspec.structs.replace(artifacts._found(agent._engine, "a", 2), digest=bytes(32))
+    forged = msgspec.structs.replace(artifacts._find_version(agent._engine, "a", 2), digest=bytes(32))
     with pytest.raises(ArtifactDamaged, match="the content does not match"):
         artifacts.ArtifactReader(store, forged).read()
     with Behind(store_url) as raw:
@@ -218,7 +218,7 @@ def test_damage_is_told_with_its_place(store_url: str, tmp_path: Path) -> None:
         agent.artifacts.load("a")
     file = agent.artifacts.open("a")
     agent.artifacts.delete("a", 2)
-    collected(agent)
+    collect_garbage(agent)
     with pytest.raises(ArtifactNotFound, match="deleted while"):
         file.read()
 
@@ -258,7 +258,7 @@ def test_it_lands_with_the_step_or_the_item_or_not_at_all(store_url: str) -> Non
         assert agent.artifacts.save("weights", data) == 0
         assert agent.artifacts.save("small", b"x") == 0
         assert agent.artifacts.list() == []
-        collected(agent)
+        collect_garbage(agent)
         if fails:
             raise ValueError
 
@@ -280,8 +280,8 @@ def test_it_lands_with_the_step_or_the_item_or_not_at_all(store_url: str) -> Non
         ("weights", 1),
     ]
     assert agent.artifacts.load("in an item") == b"a"
-    assert collected(agent, EXPIRED) < MB, "the failed attempt wrote the same chunks"
-    in_order(store_url)
+    assert collect_garbage(agent, EXPIRED) < MB, "the failed attempt wrote the same chunks"
+    check_views(store_url)
 
 
 def test_killed_in_the_middle_it_goes_on(store_url: str) -> None:
@@ -291,31 +291,31 @@ def test_killed_in_the_middle_it_goes_on(store_url: str) -> None:
         agent_at(store_url).artifacts.save("a", data)
 
     for moment in CommitMoment:
-        killed_at(program, Site.UPLOAD, moment, 2)
+        kill_at(program, Site.UPLOAD, moment, 2)
         agent = agent_at(store_url)
         assert agent.artifacts.list() == []
-        collected(agent)
+        collect_garbage(agent)
     there = len(agent._engine.store.read("object_ids", (b"", 10_000)))
     assert there > 200, "10 MB were committed before the kill, and are kept"
     for number, moment in enumerate(CommitMoment):
-        killed_at(program, Site.ARTIFACT, moment)
+        kill_at(program, Site.ARTIFACT, moment)
         assert len(agent.artifacts.versions("a")) == (moment is CommitMoment.AFTER), number
     assert agent.artifacts.load("a") == data
-    assert written(agent, "a", data) == 0, "what is there is not written again"
-    assert collected(agent, EXPIRED) == 0
-    in_order(store_url)
+    assert count_new_objects(agent, "a", data) == 0, "what is there is not written again"
+    assert collect_garbage(agent, EXPIRED) == 0
+    check_views(store_url)
 
 
 def test_what_a_killed_upload_has_written_is_found_and_later_collected(store_url: str) -> None:
     agent, data = agent_at(store_url), noise(14 * MB)
-    killed_at(lambda: agent_at(store_url).artifacts.save("a", data), Site.UPLOAD, CommitMoment.BEFORE, 3)
-    buried(store_url)
-    assert collected(agent) == 0, "not so soon"
-    assert collected(agent, EXPIRED) > 9 * MB
-    killed_at(lambda: agent_at(store_url).artifacts.save("a", data), Site.UPLOAD, CommitMoment.BEFORE, 3)
-    assert 0 < written(agent, "a", data) < 200
+    kill_at(lambda: agent_at(store_url).artifacts.save("a", data), Site.UPLOAD, CommitMoment.BEFORE, 3)
+    mark_processes_dead(store_url)
+    assert collect_garbage(agent) == 0, "not so soon"
+    assert collect_garbage(agent, EXPIRED) > 9 * MB
+    kill_at(lambda: agent_at(store_url).artifacts.save("a", data), Site.UPLOAD, CommitMoment.BEFORE, 3)
+    assert 0 < count_new_objects(agent, "a", data) < 200
     assert agent.artifacts.load("a") == data
-    in_order(store_url)
+    check_views(store_url)
 
 
 # -- beside a collector -----------------------------------------------------------------------------------------------
@@ -328,15 +328,15 @@ def test_a_collector_leaves_a_running_upload_alone(store_url: str) -> None:
     def elsewhere() -> None:
         other = agent_at(store_url)
         other.artifacts.delete("old")
-        assert collected(other) > 0
+        assert collect_garbage(other) > 0
 
     with agent.artifacts.writer("new") as file:
         file.write(data[: 5 * MB])  # they are there already, and are needed from now on
-        assert in_child(elsewhere) == 0
-        assert collected(agent, EXPIRED) == 0, "its process lives, however long it takes"
+        assert run_in_child(elsewhere) == 0
+        assert collect_garbage(agent, EXPIRED) == 0, "its process lives, however long it takes"
         file.write(data[5 * MB :])
     assert agent.artifacts.load("new") == data
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_an_upload_that_was_given_up_is_never_half_a_version(store_url: str) -> None:
@@ -344,15 +344,15 @@ def test_an_upload_that_was_given_up_is_never_half_a_version(store_url: str) -> 
 
     def slow() -> Iterator[bytes]:
         yield data[: 7 * MB]
-        buried(store_url)
-        assert collected(agent, EXPIRED) > 3 * MB  # as if it had been stopped for a day
+        mark_processes_dead(store_url)
+        assert collect_garbage(agent, EXPIRED) > 3 * MB  # as if it had been stopped for a day
         yield data[7 * MB :]
 
     def late(wait: bool) -> None:
         agent.artifacts.save("a", data)
         if wait:
-            buried(store_url)
-            assert collected(agent, EXPIRED) > 9 * MB
+            mark_processes_dead(store_url)
+            assert collect_garbage(agent, EXPIRED) > 9 * MB
 
     with pytest.raises(UploadLost, match="save the artifact again"):
         agent.artifacts.save("a", slow())
@@ -362,7 +362,7 @@ def test_an_upload_that_was_given_up_is_never_half_a_version(store_url: str) -> 
     with agent.run("r") as run:
         run.step(late, False, id="late")
     assert agent.artifacts.load("a") == data
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_savers_and_collectors_at_once(store_url: str) -> None:
@@ -379,8 +379,8 @@ def test_savers_and_collectors_at_once(store_url: str) -> None:
     def tidy() -> None:
         agent = agent_at(store_url)
         while any(thread.is_alive() for thread in savers):
-            collected(agent)
-            collected(agent, EXPIRED)
+            collect_garbage(agent)
+            collect_garbage(agent, EXPIRED)
 
     def guarded(call: Any, *args: Any) -> None:
         try:
@@ -398,7 +398,7 @@ def test_savers_and_collectors_at_once(store_url: str) -> None:
     agent = agent_at(store_url)
     for number in range(2):
         assert agent.artifacts.load(f"a{number}") == datas[number % 2]
-    in_order(store_url)
+    check_views(store_url)
 
 
 # -- memory -----------------------------------------------------------------------------------------------------------
@@ -421,14 +421,14 @@ def test_a_large_file_takes_little_memory(store_url: str, tmp_path: Path) -> Non
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
         assert grown < 25, f"{grown} MB"
 
-    assert in_child(program) == 0
+    assert run_in_child(program) == 0
     assert (tmp_path / "copy").read_bytes() == path.read_bytes()
 
 
 def test_the_index_is_a_tree(store_url: str) -> None:
     agent, data = agent_at(store_url), noise(12 * MB)
     agent.artifacts.save("a", data)
-    saved = artifacts._found(agent._engine, "a", None)
+    saved = artifacts._find_version(agent._engine, "a", None)
     assert len(saved.value) < 1000, "the entry has its root, and not all chunks"
     assert len(list(references(agent._engine.store, saved.value))) > 300
 

@@ -14,7 +14,7 @@ from perdure import Agent, AsyncAgent, Done, InDoubt, NotDone, RunWaiting
 from perdure.errors import Abandoned, LeaseLost, NotDurable, RunFinished, StepTimeout
 from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import World, in_child, killed_at
+from .kit import World, kill_at, run_in_child
 
 
 def agent_at(store_url: str) -> AsyncAgent:
@@ -42,7 +42,7 @@ async def test_steps_and_effects_are_remembered(store_url: str, world: World) ->
             assert await pay() == "paid"
             run.result = "done"
     assert sorted(calls) == [1, 2, 2, 3]
-    assert len(world.all()) == 1
+    assert len(world.read_all()) == 1
     assert await agent.runs.result("r") == "done"
     assert [one.id for one in await agent.runs.list()] == ["r"]
 
@@ -148,7 +148,7 @@ async def test_a_cancelled_effect_is_in_doubt(store_url: str, world: World) -> N
     assert info.status == "interrupted"
     assert [effect.name for effect in info.in_doubt] == ["pay"]
     assert await program() == "found"
-    assert len(world.all()) == 1
+    assert len(world.read_all()) == 1
 
 
 async def test_a_commit_is_shielded_from_cancellation(store_url: str) -> None:
@@ -188,7 +188,7 @@ async def test_an_effect_that_raises_is_in_doubt_and_answered(store_url: str, wo
     await agent.runs.answer("r", done="ok")
     async with agent.run("r"):
         assert await pay() == "ok"
-    assert len(world.all()) == 1
+    assert len(world.read_all()) == 1
 
 
 async def test_outside_and_finished_runs(store_url: str) -> None:
@@ -245,11 +245,11 @@ def test_killed_and_resumed(store_url: str, world: World, nth: int) -> None:
         async with agent.run("r") as run:
             run.result = await asyncio.gather(*[work(n) for n in range(8)])
 
-    killed_at(lambda: asyncio.run(program()), Site.STEP_DONE, CommitMoment.AFTER, nth)
+    kill_at(lambda: asyncio.run(program()), Site.STEP_DONE, CommitMoment.AFTER, nth)
     asyncio.run(program())
     assert asyncio.run(agent_at(store_url).runs.result("r")) == list(range(8))
     # What had been recorded was not done again; what was under way may have been.
-    assert len(world.all()) <= 16 - nth
+    assert len(world.read_all()) <= 16 - nth
 
 
 def test_sigterm_interrupts(store_url: str) -> None:
@@ -258,7 +258,7 @@ def test_sigterm_interrupts(store_url: str) -> None:
             os.kill(os.getpid(), signal.SIGTERM)
             await asyncio.sleep(30)
 
-    status = in_child(lambda: asyncio.run(program()))
+    status = run_in_child(lambda: asyncio.run(program()))
     assert os.WIFEXITED(status)
     assert asyncio.run(agent_at(store_url).runs.get("r")).status == "interrupted"
 
@@ -267,7 +267,7 @@ async def test_the_old_holder_commits_nothing(store_url: str) -> None:
     agent = agent_at(store_url)
 
     async def take_over() -> None:
-        agent._engine.tenancy.open_streams.clear()
+        agent._engine.lease_keeper.open_streams.clear()
         async with agent_at(store_url).run("r") as second:
             await second.state.set("theirs", 1)
 

@@ -87,7 +87,7 @@ async def test_under_asyncio_whatever_can_be_awaited_is(
                 assert await run.effect(made(world), 5, name="pay") == "paid 5"
             else:
                 assert await run.step(made(world), 5, key="step", name="pay") == "paid 5"
-    assert len(world.all()) == 1
+    assert len(world.read_all()) == 1
 
 
 async def test_a_returned_awaitable_runs_in_the_frame_and_timeout_of_the_body(store_url: str) -> None:
@@ -174,7 +174,7 @@ def test_in_a_synchronous_run_a_coroutine_is_closed_and_nothing_was_done(store_u
     with pytest.raises(NotAwaited, match="AsyncAgent"), agent.run("r"):
         pay(5)
     info = agent.runs.get("r")
-    assert (info.status, info.in_doubt, world.all()) == ("failed", [], [])
+    assert (info.status, info.in_doubt, world.read_all()) == ("failed", [], [])
     payer = lambda amount, *, key: f"paid {amount}"  # noqa: E731  the program was mended
     with agent.run("r"):
         assert pay(5) == "paid 5"
@@ -201,7 +201,7 @@ def test_so_it_is_with_a_timeout_a_step_and_a_check(store_url: str, world: World
         assert agent.runs.get(f"r{number}").in_doubt == []
     with pytest.raises(InDoubt), agent.run("r"):  # a check that fails has told us nothing
         send()
-    assert world.all() == []
+    assert world.read_all() == []
 
 
 def test_an_awaitable_that_may_have_begun_is_not_said_to_have_done_nothing(store_url: str) -> None:

@@ -20,8 +20,8 @@ from perdure.records import EffectDone
 from perdure.run import block_exit as leaving
 from perdure.run import doubt
 
-from .kit import PATIENCE, World, agent_at, in_child, killed_at, until
-from .outside import Broken, Outside, by_world
+from .kit import PATIENCE, World, agent_at, kill_at, run_in_child, wait_until
+from .outside import Broken, Outside, make_world_check
 
 # -- a retry loop around a block ---------------------------------------------------------------------------------------
 
@@ -34,7 +34,7 @@ class Shop:
         self.tries = self.charges = 0
         charging = asyncio.Event()
 
-        @self.agent.effect(check=by_world(world), timeout=60)
+        @self.agent.effect(check=make_world_check(world), timeout=60)
         async def charge(order: int, *, key: str) -> str:
             charging.set()
             self.charges += 1
@@ -44,7 +44,7 @@ class Shop:
 
         @self.agent.step
         async def stock(order: int) -> str:
-            while not charging.is_set() and not world.all():
+            while not charging.is_set() and not world.read_all():
                 await asyncio.sleep(0.01)
             self.tries += 1
             if self.tries == 1:
@@ -70,7 +70,7 @@ class Shop:
 async def test_a_charge_under_way_is_not_begun_again_by_a_retry_loop(store_url: str, world: World) -> None:
     shop = Shop(store_url, world)
     assert await shop.sell() == ["paid", "taken"]
-    assert len(world.all()) == 1 and shop.charges == 1
+    assert len(world.read_all()) == 1 and shop.charges == 1
     [done] = [e.record for e in (await shop.agent.runs.get("order-1")).events if isinstance(e.record, EffectDone)]
     assert done.how == "body", "the block has let it end"
 
@@ -91,7 +91,7 @@ async def test_a_charge_under_way_is_not_begun_again_by_a_worker(store_url: str,
         worker.drain()
         await working
     assert shop.tries == 2
-    assert len(world.all()) == 1
+    assert len(world.read_all()) == 1
 
 
 async def test_a_worker_parks_a_run_until_the_body_of_its_effect_has_ended(
@@ -102,7 +102,7 @@ async def test_a_worker_parks_a_run_until_the_body_of_its_effect_has_ended(
     monkeypatch.setattr(doubt, "PARKED_BODY_SECONDS", 0.5)
     agent, outside, tries = AsyncAgent("tester", store=store_url), Outside(world), list[int]()
 
-    @agent.effect(check=by_world(world))
+    @agent.effect(check=make_world_check(world))
     async def charge(*, key: str) -> str:
         await asyncio.to_thread(outside.post, key)
         return "paid"
@@ -122,14 +122,14 @@ async def test_a_worker_parks_a_run_until_the_body_of_its_effect_has_ended(
     try:
         while not tries or (await agent.runs.get("order-1")).status != "waiting":
             await asyncio.sleep(0.05)
-        assert world.all() == []
+        assert world.read_all() == []
         outside.go_on.set()
         assert await sell.result("order-1", timeout=PATIENCE) == "paid"
     finally:
         outside.go_on.set()
         worker.drain()
         await working
-    assert len(world.all()) == 1
+    assert len(world.read_all()) == 1
 
 
 @pytest.mark.parametrize("moment", list(CommitMoment))
@@ -140,9 +140,9 @@ def test_killed_while_a_block_is_left_and_resumed_a_charge_happens_once(
     def program() -> None:
         asyncio.run(Shop(store_url, world).sell())
 
-    killed_at(program, site, moment)
+    kill_at(program, site, moment)
     program()
-    assert len(world.all()) == 1
+    assert len(world.read_all()) == 1
     assert agent_at(store_url).runs.result("order-1") == ["paid", "taken"]
 
 
@@ -186,7 +186,7 @@ async def test_steps_are_cancelled_and_effects_awaited(
     else:
         with pytest.raises(error):
             await leave()
-    assert told == ["cancelled"] and len(world.all()) == 1
+    assert told == ["cancelled"] and len(world.read_all()) == 1
     info = await agent.runs.get("r")
     assert (info.status, info.in_doubt) == ("failed" if error else "finished", [])
     assert await tasks[1] == "paid"
@@ -200,7 +200,7 @@ async def test_a_cancelled_block_cancels_effects_and_awaits_them(
 ) -> None:
     agent, begun, told = AsyncAgent("tester", store=store_url), asyncio.Event(), list[str]()
 
-    @agent.effect(check=by_world(world), timeout=PATIENCE)
+    @agent.effect(check=make_world_check(world), timeout=PATIENCE)
     async def pay(*, key: str) -> str:
         begun.set()
         try:
@@ -221,7 +221,7 @@ async def test_a_cancelled_block_cancels_effects_and_awaits_them(
     assert info.status == "interrupted" and len(info.in_doubt) == 1
     async with agent.run("r", wait=0):
         assert await pay() == "paid"
-    assert len(world.all()) == 1
+    assert len(world.read_all()) == 1
 
 
 @pytest.mark.parametrize("error", [Broken, None])
@@ -232,7 +232,7 @@ async def test_an_effect_that_takes_too_long_is_cancelled_into_doubt(
     monkeypatch.setattr("perdure.run.block_exit.LEAVE_SECONDS", 0.2)
     agent, outside = AsyncAgent("tester", store=store_url), Outside(world)
 
-    @agent.effect(check=by_world(world))
+    @agent.effect(check=make_world_check(world))
     async def pay(*, key: str) -> str:
         await asyncio.to_thread(outside.post, key)
         return "paid"
@@ -252,7 +252,7 @@ async def test_an_effect_that_takes_too_long_is_cancelled_into_doubt(
     outside.go_on.set()
     async with agent.run("r"):
         assert await pay() == "paid"
-    assert len(world.all()) == 1
+    assert len(world.read_all()) == 1
 
 
 async def test_a_block_that_is_cancelled_while_it_awaits_an_effect_is_left_at_once(
@@ -260,7 +260,7 @@ async def test_a_block_that_is_cancelled_while_it_awaits_an_effect_is_left_at_on
 ) -> None:
     agent, begun, leaving = AsyncAgent("tester", store=store_url), asyncio.Event(), asyncio.Event()
 
-    @agent.effect(check=by_world(world), timeout=PATIENCE * 10)
+    @agent.effect(check=make_world_check(world), timeout=PATIENCE * 10)
     async def pay(*, key: str) -> str:
         begun.set()
         await asyncio.sleep(PATIENCE * 10)
@@ -289,7 +289,7 @@ async def test_a_block_that_is_cancelled_while_it_awaits_an_effect_is_left_at_on
 def test_a_bound_thread_of_a_synchronous_run(store_url: str, world: World, error: type[BaseException] | None) -> None:
     agent, outside = agent_at(store_url), Outside(world)
 
-    @agent.effect(check=by_world(world), timeout=PATIENCE)
+    @agent.effect(check=make_world_check(world), timeout=PATIENCE)
     def pay(*, key: str) -> str:
         outside.post(key)
         return "paid"
@@ -319,7 +319,7 @@ def test_a_bound_thread_of_a_synchronous_run(store_url: str, world: World, error
         assert (info.status, info.in_doubt) == ("finished" if error is None else "failed", [])
     with agent.run("r"):
         assert pay() == "paid"
-    assert len(world.all()) == 1
+    assert len(world.read_all()) == 1
 
 
 def _ending_quietly(call: Callable[[], Any]) -> Callable[[], None]:
@@ -347,7 +347,7 @@ def test_an_effect_that_was_about_to_begin_when_the_block_was_left_does_not(stor
     def hold_back(site: Site, moment: CommitMoment) -> None:
         if site is Site.EFFECT_INTENT and moment is CommitMoment.AFTER and run_open:
             intended.set()
-            until(lambda: run_open[0].leaving)
+            wait_until(lambda: run_open[0].leaving)
 
     run_open: list[Any] = []
     failpoints.arm(hold_back)
@@ -361,7 +361,7 @@ def test_an_effect_that_was_about_to_begin_when_the_block_was_left_does_not(stor
     finally:
         failpoints.arm(None)
         thread.join()
-    assert ended and world.all() == []
+    assert ended and world.read_all() == []
 
 
 def test_ctrl_c_ends_the_wait_for_an_effect(store_url: str, world: World) -> None:
@@ -382,10 +382,10 @@ def test_ctrl_c_ends_the_wait_for_an_effect(store_url: str, world: World) -> Non
             threading.Thread(target=_interrupt_when, args=(lambda: core.leaving,), daemon=True).start()
             raise Broken
 
-    assert in_child(program) == 0
+    assert run_in_child(program) == 0
     assert len(agent_at(store_url).runs.get("r").in_doubt) == 1
 
 
 def _interrupt_when(true: Callable[[], object]) -> None:
-    until(true)
+    wait_until(true)
     os.kill(os.getpid(), signal.SIGINT)

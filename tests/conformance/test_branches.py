@@ -20,7 +20,7 @@ from perdure.journal.verify import verify
 from perdure.maintenance.compaction import compactable
 from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import Behind, World, agent_at, in_order, killed_at
+from .kit import Behind, World, agent_at, check_views, kill_at
 
 LARGE = "a large page " * 2000
 
@@ -64,7 +64,7 @@ def test_a_fork_shares_its_beginning_and_goes_its_own_way(store_url: str, world:
     agent = agent_at(store_url)
     trip = Trip(agent, world)
     trip.go("trip", input={"to": "NYC"})
-    assert len(world.all()) == 3
+    assert len(world.read_all()) == 3
     fork = agent.runs.fork("trip", at="search")
     assert (fork.id, fork.origin, fork.at) == ("trip-fork", "trip", 2)
     assert {(remaining.kind, remaining.what.partition(",")[0]) for remaining in fork.stays} == {
@@ -77,17 +77,17 @@ def test_a_fork_shares_its_beginning_and_goes_its_own_way(store_url: str, world:
     with pytest.raises(InputChanged, match="was started with {'to': 'NYC'}"):
         trip.go(fork.id, input={"to": "BOS"})
     assert trip.go(fork.id, input={"to": "NYC"}) == "booked NYC-9"
-    first, second = [line.split()[2] for line in world.all() if line.startswith("book")]
+    first, second = [line.split()[2] for line in world.read_all() if line.startswith("book")]
     assert first != second  # an effect of its own, with a key of its own
-    assert [line.split()[0] for line in world.all()] == ["search", "pick", "book", "pick", "book"]
+    assert [line.split()[0] for line in world.read_all()] == ["search", "pick", "book", "pick", "book"]
     assert agent.usage().calls == 1 and agent.usage(run=fork.id).calls == 0
     assert agent.savings().steps == 0  # nothing was resumed
     assert agent.runs.get(fork.id, at=2).state == {"city": "NYC"}
     assert agent.runs.get(fork.id).state == {"city": "NYC", "picked": "NYC-9"}
     again = agent.runs.fork(fork.id)  # all of a fork: nothing is left to be done
-    assert again.id == "trip-fork-fork" and trip.go(again.id) == "booked NYC-9" and len(world.all()) == 5
+    assert again.id == "trip-fork-fork" and trip.go(again.id) == "booked NYC-9" and len(world.read_all()) == 5
     assert agent.runs.fork("trip", at="found").id == "trip-fork-2"
-    in_order(agent)
+    check_views(agent)
 
 
 def test_steps_are_overridden_by_name_number_or_id(store_url: str, world: World) -> None:
@@ -118,7 +118,7 @@ def test_steps_are_overridden_by_name_number_or_id(store_url: str, world: World)
     assert asked == ["b", "c", "broken"]
     kept = agent.runs.fork(fork.id, at="guess", input="another")  # what the first fork overrides holds in its forks
     assert go(kept.id) == ["A", "Z", None, "42"] and agent.runs.get(kept.id).input == "another"
-    in_order(agent)
+    check_views(agent)
 
 
 def test_what_cannot_be_forked_says_why(store_url: str, world: World) -> None:
@@ -156,9 +156,9 @@ def test_an_effect_that_had_begun_is_not_repeated(store_url: str, world: World) 
     assert fork.adopted == ("book",) and not fork.in_doubt
     assert [remaining.kind for remaining in fork.stays] == ["event", "state"]  # the effect itself is the fork's too
     assert trip.go(fork.id) == "booked NYC-9"
-    assert len([line for line in world.all() if line.startswith("book")]) == 1
+    assert len([line for line in world.read_all() if line.startswith("book")]) == 1
     assert agent.state.get("trips", "booked") == 1 and len(list(agent.events.read("BOOKED"))) == 1
-    in_order(agent)
+    check_views(agent)
 
 
 def test_an_effect_in_doubt_is_not_believed_absent_in_a_fork(store_url: str, world: World) -> None:
@@ -170,7 +170,7 @@ def test_an_effect_in_doubt_is_not_believed_absent_in_a_fork(store_url: str, wor
 
     def pay(*, key: str) -> str:
         world.do(f"pay {key}")
-        if world.all() == [f"pay {key}"]:
+        if world.read_all() == [f"pay {key}"]:
             raise TimeoutError("the line is dead")
         return "paid"
 
@@ -185,13 +185,13 @@ def test_an_effect_in_doubt_is_not_believed_absent_in_a_fork(store_url: str, wor
     assert first.in_doubt == ("pay",) and first.id != second.id
     with pytest.raises(RunWaiting, match="run 'origin' has started it and may still execute it"):
         go(first.id)
-    assert len(world.all()) == 1
+    assert len(world.read_all()) == 1
     agent.runs.answer(first.id, retry=True)
     assert go(first.id) == "paid"
-    assert len(set(world.all())) == 1 and len(world.all()) == 2  # the same effect: the same key
+    assert len(set(world.read_all())) == 1 and len(world.read_all()) == 2  # the same effect: the same key
     happened = True
-    assert go(second.id) == "found" and len(world.all()) == 2
-    in_order(agent)
+    assert go(second.id) == "found" and len(world.read_all()) == 2
+    check_views(agent)
 
 
 def test_a_fork_waits_by_itself(store_url: str) -> None:
@@ -220,7 +220,7 @@ def test_a_fork_waits_by_itself(store_url: str) -> None:
     waits(fork.id, "go")  # events are sent to an id
     agent.send_event(fork.id, "go", 3)
     assert go(fork.id) == [1, "b", 3]
-    in_order(agent)
+    check_views(agent)
 
 
 def test_what_a_fork_shares_is_kept(store_url: str, world: World, tmp_path: Any) -> None:
@@ -242,7 +242,7 @@ def test_what_a_fork_shares_is_kept(store_url: str, world: World, tmp_path: Any)
     with pytest.raises(StreamMoved):
         store.submit(Compact(store, late, "file", b"", signer))
     assert trip.go(fork.id) == "booked NYC-9"
-    in_order(agent)
+    check_views(agent)
     with Behind(store_url) as behind:
         where, which = behind.entry(stream, 4)
         behind.execute(f"UPDATE journal SET at = at + 1 WHERE {where}", which)
@@ -295,7 +295,7 @@ def perform(agent: Agent, run_id: str, program: list[tuple[str, int]], ran: list
     return info.result, info.state, info.messages
 
 
-def left_after(events: list[r.JournalEntry], cut: int) -> list[str]:
+def list_repeated_after(events: list[r.JournalEntry], cut: int) -> list[str]:
     """What has to run again: steps that end, and effects that begin, after the cut."""
     return [
         event.record.call.name
@@ -320,9 +320,9 @@ def test_a_fork_anywhere_comes_to_the_same(store_url: str, program: list[tuple[s
         )
         del ran[:]
         assert perform(agent, fork.id, program, ran) == outcome
-        assert len(ran) == len(left_after(events, cut))
+        assert len(ran) == len(list_repeated_after(events, cut))
         origin = fork.id  # and a fork of that
-    in_order(agent)
+    check_views(agent)
 
 
 @pytest.mark.parametrize("moment", [CommitMoment.BEFORE, CommitMoment.WRITTEN, CommitMoment.AFTER])
@@ -337,13 +337,13 @@ def test_a_fork_is_there_or_not(store_url: str, world: World, moment: CommitMome
             again.runs.fork("trip", at="pick", to="branch")
         assert Trip(again, world).go("branch") == "booked NYC-9"
 
-    killed_at(fork_and_go, Site.FORK, moment)
-    assert len(world.all()) == 3
+    kill_at(fork_and_go, Site.FORK, moment)
+    assert len(world.read_all()) == 3
     assert (moment == CommitMoment.AFTER) == ("branch" in [run.id for run in agent_at(store_url).runs.list()])
-    killed_at(fork_and_go, Site.RUN_END, moment)
+    kill_at(fork_and_go, Site.RUN_END, moment)
     fork_and_go()
-    assert [line.split()[0] for line in world.all()] == ["search", "pick", "book", "book"]
-    in_order(agent_at(store_url))
+    assert [line.split()[0] for line in world.read_all()] == ["search", "pick", "book", "book"]
+    check_views(agent_at(store_url))
 
 
 def test_a_fork_under_asyncio(store_url: str) -> None:

@@ -22,8 +22,8 @@ from perdure.errors import (
 from perdure.kernel.protocol import drive_sync
 from perdure.work.threads.turn import TurnRequest, enqueue
 
-from .chat import Chat, killed_in_turn
-from .kit import World, at_work, die, in_child, in_order, until
+from .chat import Chat, kill_in_turn
+from .kit import World, check_views, die, run_children, run_in_child, wait_until
 
 
 def test_each_message_is_a_turn_of_its_own(program: Chat) -> None:
@@ -34,14 +34,14 @@ def test_each_message_is_a_turn_of_its_own(program: Chat) -> None:
     assert [(one.number, one.run, one.input, one.result) for one in program.thread.turns()][-1] == (
         *(3, "user#3", "yes", "re: yes"),
     )
-    in_order(program.agent)
+    check_views(program.agent)
 
 
 def test_a_killed_turn_is_resumed_by_the_same_input(store_url: str, world: World) -> None:
-    killed_in_turn(store_url, world, "hello")
+    kill_in_turn(store_url, world, "hello")
     program = Chat(store_url, world)
     assert program.chat("user", "hello") == "re: hello"
-    assert world.all() == ["asked hello"]
+    assert world.read_all() == ["asked hello"]
     assert program.contents() == ["hello", "re: hello"]
 
 
@@ -49,7 +49,7 @@ def test_without_input_the_unfinished_turn_is_resumed(store_url: str, world: Wor
     program = Chat(store_url, world)
     with pytest.raises(NoTurn), program.thread.turn():
         pass
-    killed_in_turn(store_url, world, "hello")
+    kill_in_turn(store_url, world, "hello")
     with program.thread.turn() as turn:
         assert (turn.id, turn.input, turn.number) == ("user#1", "hello", 1)
         program.turn(turn)
@@ -71,15 +71,15 @@ def test_the_same_id_is_the_same_turn(program: Chat) -> None:
 
 
 def test_a_call_finishes_the_killed_turn_first(store_url: str, world: World) -> None:
-    killed_in_turn(store_url, world, "hello")
+    kill_in_turn(store_url, world, "hello")
     program = Chat(store_url, world)
     assert program.chat("user", "second") == "re: second"
-    assert world.all() == ["asked hello", "asked second"]
+    assert world.read_all() == ["asked hello", "asked second"]
     assert program.contents() == ["hello", "re: hello", "second", "re: second"]
 
 
 def test_a_block_refuses_another_input_or_gives_the_killed_turn_up(store_url: str, world: World) -> None:
-    killed_in_turn(store_url, world, "hello")
+    kill_in_turn(store_url, world, "hello")
     program = Chat(store_url, world)
     with pytest.raises(TurnUnfinished) as refused, program.thread.turn("second"):
         pass
@@ -99,7 +99,7 @@ def test_a_turn_in_doubt_keeps_new_messages_in_the_queue(store_url: str, world: 
         with chat.thread.turn("buy"):
             pay(5)
 
-    in_child(doomed)
+    run_in_child(doomed)
     program = Chat(store_url, world)
 
     def turn(turn: Any) -> None:
@@ -122,7 +122,7 @@ def test_a_turn_in_doubt_keeps_new_messages_in_the_queue(store_url: str, world: 
     assert program.contents()[::2] == ["buy", "second", "third"]
     assert program.thread.pending == []
     assert world.count("paid 5") == 1
-    in_order(program.agent)
+    check_views(program.agent)
 
 
 def test_a_message_behind_an_effect_that_fails_in_doubt_is_queued_too(store_url: str, world: World) -> None:
@@ -131,7 +131,7 @@ def test_a_message_behind_an_effect_that_fails_in_doubt_is_queued_too(store_url:
         with chat.thread.turn("buy"):
             chat.agent.effect(name="pay", in_doubt="fail")(lambda: die())()
 
-    in_child(doomed)
+    run_in_child(doomed)
     program = Chat(store_url, world)
     pay = program.agent.effect(name="pay", in_doubt="fail")(lambda: "paid")
 
@@ -147,11 +147,11 @@ def test_a_message_behind_an_effect_that_fails_in_doubt_is_queued_too(store_url:
     program.agent.runs.answer("user#1", done="receipt")
     assert chat("user", "third") == "ok"
     assert program.contents() == ["buy", "receipt", "second", "ok", "third", "ok"]
-    in_order(program.agent)
+    check_views(program.agent)
 
 
 def test_a_queued_message_is_opened_without_input(store_url: str, world: World) -> None:
-    killed_in_turn(store_url, world, "hello")
+    kill_in_turn(store_url, world, "hello")
     program = Chat(store_url, world)
     drive_sync(program.agent._engine.store, enqueue(program.agent._engine, TurnRequest("user", "next", "q")))
     with program.thread.turn() as turn:
@@ -179,7 +179,7 @@ def test_a_turn_that_replied_and_was_killed_is_closed(store_url: str, world: Wor
             turn.reply("early")
             die()
 
-    in_child(doomed)
+    run_in_child(doomed)
     program = Chat(store_url, world)
     with program.thread.turn("second") as turn:
         turn.reply("late")
@@ -210,12 +210,12 @@ def test_an_open_turn_is_busy_and_wait_queues_behind_it(store_url: str, world: W
         chat = Chat(store_url, world)
         with chat.thread.turn("slow") as turn:
             world.do("open")
-            until(lambda: world.count("go"))
+            wait_until(lambda: world.count("go"))
             turn.reply("slow reply")
 
     program = Chat(store_url, world)
-    with at_work(slow):
-        until(lambda: world.count("open"))
+    with run_children(slow):
+        wait_until(lambda: world.count("open"))
         for call in (lambda: program.chat("user", "quick"), lambda: program.thread.turn("quick").__enter__()):
             with pytest.raises(RunBusy):
                 call()
@@ -252,7 +252,7 @@ def test_a_value_is_a_reply_too(store_url: str, world: World) -> None:
             if dies:
                 die()
 
-    in_child(lambda: talk(True))
+    run_in_child(lambda: talk(True))
     program = Chat(store_url, world)
     for value in (7, ["a", "b"], {"role": "assistant", "content": "said"}):
         with program.thread.turn("next") as turn:
@@ -281,7 +281,7 @@ def test_thread_state_is_a_snapshot_with_the_turns_own_writes(store_url: str, wo
             chat.agent.step(name="write")(lambda: chat.thread.state.set("step", 2))()
             die()
 
-    in_child(doomed)
+    run_in_child(doomed)
     program = Chat(store_url, world)
     program.thread.state["later"] = "outside"  # the turn was killed, and is not open
     with program.thread.turn() as turn:
@@ -294,7 +294,7 @@ def test_thread_state_is_a_snapshot_with_the_turns_own_writes(store_url: str, wo
     assert dict(program.thread.state) == {"city": "NYC!", "later": "outside", "step": 2}
     del program.thread.state["later"]
     assert "later" not in program.thread.state
-    in_order(program.agent)
+    check_views(program.agent)
 
 
 def test_a_fork_begins_after_a_turn_with_the_state_as_of_then(program: Chat) -> None:

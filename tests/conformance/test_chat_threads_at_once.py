@@ -9,7 +9,7 @@ from typing import Any
 from perdure import AsyncAgent
 
 from .chat import Chat
-from .kit import in_order
+from .kit import check_views
 
 CROWD = 8
 
@@ -20,7 +20,7 @@ def test_requests_in_threads_are_a_turn_each(program: Chat) -> None:
         assert [one.result() for one in asked] == [f"re: m{n}" for n in range(CROWD)]
     assert [one.number for one in program.thread.turns()] == list(range(1, CROWD + 1))
     assert sorted(program.contents()[::2]) == [f"m{n}" for n in range(CROWD)]
-    in_order(program.agent)
+    check_views(program.agent)
 
 
 def test_one_request_that_comes_several_times_at_once_is_one_turn(program: Chat) -> None:
@@ -44,7 +44,7 @@ def test_requests_in_coroutines_are_a_turn_each(store_url: str) -> None:
         calls += [chat(f"other {n}", f"m{n}") for n in range(CROWD)]
         assert await asyncio.gather(*calls) == [f"re: m{n}" for n in range(CROWD)] * 2
         assert [one.number for one in await agent.thread("user").turns()] == list(range(1, CROWD + 1))
-        in_order(agent)
+        check_views(agent)
         await agent.close()
 
     asyncio.run(main())

@@ -11,7 +11,7 @@ from perdure import AsyncAgent
 from perdure.errors import NothingCompacted
 
 from .chat import Chat
-from .kit import World, die, in_child, in_order
+from .kit import World, check_views, die, run_in_child
 
 LAYOUT = ["conversation"]
 
@@ -39,14 +39,14 @@ def test_older_turns_become_a_summary_for_this_turn_and_later_ones(program: Chat
         assert (done.messages, done.summary.split("\n")[1]) == (10, "They counted.")
         assert contents(turn) == [done.summary, "Never at night.", "m6", "r6", "m7"]
         turn.reply("r7")
-    assert world.all() == ["m1 r1 m2 r2 m3 r3 m4 r4 m5 r5"]
+    assert world.read_all() == ["m1 r1 m2 r2 m3 r3 m4 r4 m5 r5"]
     with program.thread.turn("m8") as turn:
         assert contents(turn) == [done.summary, "Never at night.", "m6", "r6", "m7", "r7", "m8"]
         assert program.agent.open(done.ref).count("m3") == 1
         turn.reply("r8")
     assert [one["content"] for one in program.thread.messages][:2] == ["m1", "r1"]
     assert len(program.thread.messages) == 17
-    in_order(program.agent)
+    check_views(program.agent)
 
 
 def test_a_second_compaction_begins_with_the_first_summary(program: Chat, world: World) -> None:
@@ -64,7 +64,7 @@ def test_a_second_compaction_begins_with_the_first_summary(program: Chat, world:
         assert contents(turn)[:2] == ["m1", "r1"]
         with pytest.raises(NothingCompacted):
             turn.uncompact()
-    in_order(program.agent)
+    check_views(program.agent)
 
 
 def test_a_summary_is_shown_however_long_ago_it_was_made(program: Chat) -> None:
@@ -98,10 +98,10 @@ def test_killed_after_a_compaction_the_same_messages_are_shown(store_url: str, w
         return after
 
     talked(Chat(store_url, world))
-    in_child(lambda: talk(True))
+    run_in_child(lambda: talk(True))
     assert "short" in talk(False)[0]
     assert (world.count("summed up"), world.count("paid")) == (1, 1)
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_forgetting_a_message_erases_the_summary_of_its_turn(program: Chat) -> None:
@@ -113,7 +113,7 @@ def test_forgetting_a_message_erases_the_summary_of_its_turn(program: Chat) -> N
         turn.reply("ok")
     done = program.agent.memory.forget(text="My diagnosis is secret.", everywhere=True)
     assert "summary" in {one.kind for one in (*done.erased, *done.elsewhere)}
-    in_order(program.agent)
+    check_views(program.agent)
 
 
 def test_asyncio_compacts_threads_too(store_url: str) -> None:

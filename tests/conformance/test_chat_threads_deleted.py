@@ -12,8 +12,8 @@ from perdure.errors import RunDeleted, RunNotFound, ThreadNotFound, TurnUnfinish
 from perdure.journal import rebuild
 from perdure.platform.failpoints import CommitMoment, Site
 
-from .chat import Chat, killed_in_turn
-from .kit import WallClock, World, in_order, killed_at
+from .chat import Chat, kill_in_turn
+from .kit import WallClock, World, check_views, kill_at
 
 SECRET = "The gold is buried under the third oak tree."
 LARGE = "oak " * 20_000
@@ -74,7 +74,7 @@ def test_a_deleted_conversation_is_in_no_file(program: Chat) -> None:
     with pytest.raises(RunNotFound), program.agent.run("nested"):
         pass
     assert [run.id for run in program.agent.runs.list()] == []
-    in_order(program.agent)
+    check_views(program.agent)
 
 
 def test_what_the_agent_learned_outlasts_the_conversation(program: Chat) -> None:
@@ -91,7 +91,7 @@ def test_what_the_agent_learned_outlasts_the_conversation(program: Chat) -> None
         assert agent.checkpoint.restore("kept").a == 1
         assert (agent.usage().cost_usd, agent.usage().calls) == before
         rebuild.rebuild(agent._engine.store)
-    in_order(agent)
+    check_views(agent)
 
 
 def test_a_deleted_thread_begins_anew_with_the_same_ids(program: Chat) -> None:
@@ -103,7 +103,7 @@ def test_a_deleted_thread_begins_anew_with_the_same_ids(program: Chat) -> None:
     assert dict(program.thread.state) == {}
     assert program.thread.delete() == 1
     assert program.thread.delete() == 0
-    in_order(program.agent)
+    check_views(program.agent)
 
 
 def test_a_turn_that_a_rule_has_erased_is_not_done_again(program: Chat) -> None:
@@ -118,7 +118,7 @@ def test_a_turn_that_a_rule_has_erased_is_not_done_again(program: Chat) -> None:
     assert [one.number for one in program.thread.turns()] == [3, 4]
     assert dict(program.thread.state) == {"n": 3}
     assert stored(program.agent).count(b"m1 The gold") == 0
-    in_order(program.agent)
+    check_views(program.agent)
 
 
 def test_the_list_of_threads_deletes_and_shortens_conversations_too(program: Chat) -> None:
@@ -130,7 +130,7 @@ def test_the_list_of_threads_deletes_and_shortens_conversations_too(program: Cha
         program.agent.threads.state("user")
     assert program.agent.threads.delete("user") == 2
     assert b"re: m" not in stored(program.agent)
-    in_order(program.agent)
+    check_views(program.agent)
 
 
 def test_a_fork_keeps_the_turns_that_it_shares(program: Chat) -> None:
@@ -147,7 +147,7 @@ def test_a_fork_keeps_the_turns_that_it_shares(program: Chat) -> None:
     assert program.chat("third", "next") == "re: next"
     third.delete()
     assert b"re: m0" not in stored(program.agent)
-    in_order(program.agent)
+    check_views(program.agent)
 
 
 def test_a_run_that_was_forked_stays_until_its_fork_is_gone(program: Chat) -> None:
@@ -157,7 +157,7 @@ def test_a_run_that_was_forked_stays_until_its_fork_is_gone(program: Chat) -> No
     assert program.contents() == []
     with program.agent.run("branch") as run:
         assert [one["content"] for one in run.messages] == ["hello"]
-    in_order(program.agent)
+    check_views(program.agent)
 
 
 def test_a_queued_message_and_an_answer_go_with_the_conversation(program: Chat) -> None:
@@ -178,7 +178,7 @@ def test_a_queued_message_and_an_answer_go_with_the_conversation(program: Chat) 
     assert len(program.thread.turns()) == 3
     program.thread.delete()
     assert SECRET.encode() not in stored(agent)
-    in_order(agent)
+    check_views(agent)
 
 
 def test_a_task_that_did_a_turn_goes_with_it(program: Chat) -> None:
@@ -195,17 +195,17 @@ def test_a_task_that_did_a_turn_goes_with_it(program: Chat) -> None:
         work.join()
     program.thread.delete()
     assert SECRET.encode() not in stored(program.agent)
-    in_order(program.agent)
+    check_views(program.agent)
 
 
 def test_a_killed_turn_is_deleted_and_not_resumed(store_url: str, world: World) -> None:
-    killed_in_turn(store_url, world, SECRET)
+    kill_in_turn(store_url, world, SECRET)
     program = Chat(store_url, world)
     assert program.thread.delete() == 1
     assert SECRET.encode() not in stored(program.agent)
     with pytest.raises(RunDeleted), program.agent.run("user#1"):
         pass
-    in_order(program.agent)
+    check_views(program.agent)
 
 
 def test_a_thread_that_is_open_is_not_deleted(program: Chat) -> None:
@@ -228,7 +228,7 @@ def test_a_store_with_an_erased_conversation_moves(program: Chat, tmp_path: Path
     assert moved.checkpoint.restore("kept").a == 1
     assert moved.usage().calls == 1
     assert moved.thread("user").delete() == 1
-    in_order(moved)
+    check_views(moved)
     moved.close()
 
 
@@ -243,7 +243,7 @@ def test_compaction_leaves_the_turns_that_a_thread_shows(program: Chat, clock: W
     program.agent.gc(compact_before="1h")
     assert program.contents() == ["hello", "re: hello"]
     assert program.agent.runs.get("plain#1").archive
-    in_order(program.agent)
+    check_views(program.agent)
 
 
 def test_a_compacted_run_of_a_turn_is_erased_too(program: Chat, clock: WallClock, tmp_path: Path) -> None:
@@ -257,10 +257,10 @@ def test_a_compacted_run_of_a_turn_is_erased_too(program: Chat, clock: WallClock
     clock.advance(86_400)
     program.agent.gc(compact_before="1h", archive=tmp_path / "archive")
     assert program.agent.runs.get("nested").archive
-    in_order(program.agent)
+    check_views(program.agent)
     program.thread.delete()
     assert SECRET.encode() not in stored(program.agent)
-    in_order(program.agent)
+    check_views(program.agent)
 
 
 @pytest.mark.parametrize(
@@ -275,8 +275,8 @@ def test_a_compacted_run_of_a_turn_is_erased_too(program: Chat, clock: WallClock
 def test_killed_while_deleting(store_url: str, world: World, site: Site, moment: CommitMoment) -> None:
     program = Chat(store_url, world)
     spoken(program)
-    killed_in_turn(store_url, world, f"second {SECRET}")
-    killed_at(lambda: Chat(store_url, world).thread.delete(), site, moment)
+    kill_in_turn(store_url, world, f"second {SECRET}")
+    kill_at(lambda: Chat(store_url, world).thread.delete(), site, moment)
     for _ in range(2):
         program.thread.delete()
         program.agent.gc()
@@ -284,4 +284,4 @@ def test_killed_while_deleting(store_url: str, world: World, site: Site, moment:
     assert SECRET.encode() not in stored(program.agent)
     assert program.agent.state.get("places", "kept") == "a map"
     assert program.chat("user", "hello") == "re: hello"
-    in_order(program.agent)
+    check_views(program.agent)

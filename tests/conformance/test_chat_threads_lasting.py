@@ -17,7 +17,18 @@ from perdure.platform.failpoints import CommitMoment, Site
 from tests.budget import IN_SOAK
 
 from .chat import Chat
-from .kit import WallClock, World, agent_at, at_work, die, in_child, in_children, in_order, killed_at, until
+from .kit import (
+    WallClock,
+    World,
+    agent_at,
+    check_views,
+    die,
+    kill_at,
+    run_children,
+    run_in_child,
+    run_in_children,
+    wait_until,
+)
 
 
 @pytest.mark.parametrize("moment", CommitMoment)
@@ -43,7 +54,7 @@ def test_killed_at_every_commit_no_message_is_lost_or_doubled(
 
         turn("user", text, id=text)
 
-    killed_at(lambda: talk("one"), site, moment)
+    kill_at(lambda: talk("one"), site, moment)
     talk("two!")
     talk("one")
     talk("two!")
@@ -54,7 +65,7 @@ def test_killed_at_every_commit_no_message_is_lost_or_doubled(
     ]
     assert (world.count("paid 3"), world.count("paid 4")) == (1, 1)
     assert dict(program.thread.state) == {"one": "ok", "two!": "ok"}
-    in_order(program.agent)
+    check_views(program.agent)
 
 
 def test_two_processes_start_one_turn_each(store_url: str, world: World) -> None:
@@ -64,12 +75,12 @@ def test_two_processes_start_one_turn_each(store_url: str, world: World) -> None
             chat.chat("user", f"{number}", id=f"{os.getpid()}-{number}", wait=60)
 
     program = Chat(store_url, world)
-    assert set(in_children(2, talk)) == {0}
+    assert set(run_in_children(2, talk)) == {0}
     turns = program.thread.turns()
     assert [one.number for one in turns] == list(range(1, 11))
     assert sorted(one.input for one in turns) == sorted([f"{number}" for number in range(5)] * 2)
     assert len(program.contents()) == 20
-    in_order(program.agent)
+    check_views(program.agent)
 
 
 def test_turns_in_processes_that_are_killed_at_random(store_url: str, world: World) -> None:
@@ -91,11 +102,11 @@ def talk_in_many_processes(store_url: str, world: World, turns: int) -> None:
 
     for number in range(turns):
         if chance.random() < 1 / 3:
-            killed_at(partial(talk, number), chance.choice(sites), chance.choice(list(CommitMoment)))
-        assert in_child(partial(talk, number)) == 0
+            kill_at(partial(talk, number), chance.choice(sites), chance.choice(list(CommitMoment)))
+        assert run_in_child(partial(talk, number)) == 0
     program = Chat(store_url, world)
     assert program.contents() == [part for number in range(turns) for part in (f"m{number}", f"re: m{number}")]
-    in_order(program.agent)
+    check_views(program.agent)
 
 
 def test_workers_do_turns_too(program: Chat) -> None:
@@ -158,7 +169,7 @@ def test_a_context_is_the_same_on_replay_although_a_memory_has_come(store_url: s
         return shown
 
     agent_at(store_url).memory.remember("I like the aisle seat.")
-    in_child(lambda: talk(True))
+    run_in_child(lambda: talk(True))
     agent_at(store_url).memory.remember("I like the window seat now, and no other seat.")
     shown = talk(False)
     if kind == "run":  # finished, it is replayed; a finished turn would be followed by a new one
@@ -166,7 +177,7 @@ def test_a_context_is_the_same_on_replay_although_a_memory_has_come(store_url: s
     assert world.count("paid") == 1
     assert "aisle" in str(shown)
     assert "window" not in str(shown)
-    in_order(store_url)
+    check_views(store_url)
 
 
 class StoreCounter:
@@ -253,7 +264,7 @@ def test_a_thread_moves_with_its_agent(program: Chat, tmp_path: Path) -> None:
         ]
         turn.reply("re: second")
     assert (turn.id, dict(thread.state)) == ("user#2", {"city": "NYC"})
-    in_order(moved)
+    check_views(moved)
     moved.close()
 
 
@@ -263,12 +274,12 @@ def test_who_waits_for_a_turn_that_is_killed_finishes_it_first(store_url: str, w
         with chat.thread.turn("first") as turn:
             chat.ask(list(turn.messages))
             world.do("open")
-            until(lambda: world.count("go"))
+            wait_until(lambda: world.count("go"))
             die()
 
     program = Chat(store_url, world)
-    with at_work(doomed):
-        until(lambda: world.count("open"))
+    with run_children(doomed):
+        wait_until(lambda: world.count("open"))
         timer = threading.Timer(0.2, world.do, ("go",))
         timer.start()
         assert program.chat("user", "second", wait=60) == "re: second"
@@ -306,14 +317,14 @@ def test_a_context_is_cut_on_replay_as_it_was_recorded(
         with agent_at(store_url).thread("c").turn("Before. " + "word " * 100) as turn:
             turn.reply("Yes. " + "word " * 100)
     agent_at(store_url).memory.remember("What now? I like the aisle seat.")
-    in_child(lambda: talk(True, 1500))
-    [recorded] = [line for line in world.all() if line != "paid"]
+    run_in_child(lambda: talk(True, 1500))
+    [recorded] = [line for line in world.read_all() if line != "paid"]
     agent_at(store_url).memory.remember("What now? I like the window seat.")
     monkeypatch.setattr("perdure.presence.context.window.FULL", 0.3)
     monkeypatch.setattr("perdure.presence.context.measure.LINE_CHARACTERS", 20)
     assert repr(talk(False, 3000, lambda text: len(text))) == recorded
     assert world.count("paid") == 1
-    in_order(store_url)
+    check_views(store_url)
 
 
 def _call(ident: str) -> dict[str, Any]:

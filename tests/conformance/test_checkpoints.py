@@ -15,7 +15,7 @@ from perdure.journal.object_gc import collect
 from perdure.journal.trees.split import TreeBuilder
 from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import Behind, agent_at, die, in_child, in_order, killed_at
+from .kit import Behind, agent_at, check_views, die, kill_at, run_in_child
 
 
 def noise(number: int, size: int = 1024) -> str:
@@ -23,7 +23,7 @@ def noise(number: int, size: int = 1024) -> str:
     return random.Random(number).randbytes(size * 3 // 4).hex()[:size]
 
 
-def stored_bytes(agent: Any) -> int:
+def count_stored_bytes(agent: Any) -> int:
     """What all objects and entries of a store take."""
     store = agent._engine.store
     streams = [store.read("journal_of", (stream, 0)) for stream, *_ in store.read("all_streams")]
@@ -38,10 +38,10 @@ def test_what_was_kept_comes_back_in_another_process(store_url: str) -> None:
         agent = agent_at(store_url)
         agent.checkpoint.create("analysis-30pct", data)
 
-    assert in_child(program) == 0
+    assert run_in_child(program) == 0
     found = agent_at(store_url).checkpoint.restore("analysis-30pct")
     assert found == data
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_the_keys_of_a_dict_are_attributes(store_url: str) -> None:
@@ -104,7 +104,7 @@ def test_a_body_sees_what_it_has_made_and_deleted(store_url: str) -> None:
             )
             assert contextvars.Context().run(other.checkpoint.restore, "c").n == 2, "nobody else does"
     assert [checkpoint.version for checkpoint in agent.checkpoint.list()] == [3]
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_what_cannot_be_meant_is_told(store_url: str) -> None:
@@ -144,7 +144,7 @@ def test_older_versions_are_not_touched(store_url: str) -> None:
     for version, then in enumerate(kept, start=1):
         assert agent.checkpoint.restore("c", version) == agent.checkpoint.restore(("c", version)) == then
     assert agent.checkpoint.restore("c") == kept[-1]
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_a_name_that_is_not_there_says_which_are(store_url: str) -> None:
@@ -189,7 +189,7 @@ def test_they_are_listed_with_labels_and_notes(store_url: str) -> None:
     ]
     assert [checkpoint.version for checkpoint in agent.checkpoint.list(label="good")] == [1]
     assert agent_at(store_url, "other").checkpoint.list() == []
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_what_is_deleted_is_gone_and_frees_its_place(store_url: str) -> None:
@@ -209,7 +209,7 @@ def test_what_is_deleted_is_gone_and_frees_its_place(store_url: str) -> None:
     with pytest.raises(CheckpointNotFound):
         agent.checkpoint.restore("c", 1)
     assert agent.checkpoint.create("d", 1) == 2, "a number is not given again"
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_the_next_one_does_not_rely_on_what_was_deleted_elsewhere(store_url: str) -> None:
@@ -223,11 +223,11 @@ def test_the_next_one_does_not_rely_on_what_was_deleted_elsewhere(store_url: str
         store: Any = other._engine.store
         assert collect(store).bytes > 0
 
-    assert in_child(elsewhere) == 0
+    assert run_in_child(elsewhere) == 0
     value.append("more")
     assert agent.checkpoint.create("c", value) == 2
     assert agent.checkpoint.restore("c") == value
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_a_difference_is_told_path_by_path(store_url: str) -> None:
@@ -262,13 +262,13 @@ def test_in_a_run_it_is_made_once(store_url: str) -> None:
                 run.checkpoint("half", {"done": [noise(share)] * 10})
             run.step(lambda: None, name="after")
 
-    killed_at(program, Site.STEP_DONE, CommitMoment.BEFORE)
+    kill_at(program, Site.STEP_DONE, CommitMoment.BEFORE)
     program()
     program()
     agent = agent_at(store_url)
     assert [checkpoint.version for checkpoint in agent.checkpoint.list()] == [1, 2]
     assert agent.checkpoint.restore("half", 2) == {"done": [noise(2)] * 10}
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_it_lands_with_the_step_or_the_item_or_not_at_all(store_url: str) -> None:
@@ -292,7 +292,7 @@ def test_it_lands_with_the_step_or_the_item_or_not_at_all(store_url: str) -> Non
             if item == "b":
                 break
     assert agent.checkpoint.restore("in an item") == "a"
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_killed_around_it_is_there_or_not(store_url: str) -> None:
@@ -301,10 +301,10 @@ def test_killed_around_it_is_there_or_not(store_url: str) -> None:
 
     expected = 0
     for moment in CommitMoment:
-        killed_at(program, Site.CHECKPOINT, moment)
+        kill_at(program, Site.CHECKPOINT, moment)
         expected += moment is CommitMoment.AFTER
         assert len(agent_at(store_url).checkpoint.list()) == expected
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_a_state_object_of_ones_own_is_saved_now_and_then(store_url: str) -> None:
@@ -322,7 +322,7 @@ def test_a_state_object_of_ones_own_is_saved_now_and_then(store_url: str) -> Non
                 if state["page"] == stop:
                     die()
 
-    assert in_child(lambda: program(stop=34)) != 0
+    assert run_in_child(lambda: program(stop=34)) != 0
     assert agent_at(store_url).checkpoint.restore("crawl").page == 30
     program(stop=0)
     agent = agent_at(store_url)
@@ -351,7 +351,7 @@ def test_a_growing_conversation_is_stored_once(store_url: str) -> None:
     for number in range(100):
         messages.append({"role": "user", "content": noise(number)})
         agent.checkpoint.create("conversation", messages)
-    assert stored_bytes(agent) < 300_000
+    assert count_stored_bytes(agent) < 300_000
     assert agent.checkpoint.restore("conversation", 50) == messages[:50]
 
 
@@ -365,12 +365,12 @@ def test_a_conversation_is_stored_once_under_any_name(store_url: str, monkeypatc
         hashed.clear()
         agent.checkpoint.create(f"c{number}", messages)
         assert len(hashed) < 20
-    assert stored_bytes(agent) < 300_000
+    assert count_stored_bytes(agent) < 300_000
     messages[3]["content"] = "edited in place"
     agent.checkpoint.create("edited", messages)
     assert agent.checkpoint.restore("edited") == messages
     assert len(agent.checkpoint.restore("c50")) == 51
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_another_name_does_not_rely_on_what_was_deleted_elsewhere(store_url: str) -> None:
@@ -384,13 +384,13 @@ def test_another_name_does_not_rely_on_what_was_deleted_elsewhere(store_url: str
         assert other.checkpoint.delete("c") == 1
         assert collect(other._engine.store).bytes > 0
 
-    assert in_child(elsewhere) == 0
+    assert run_in_child(elsewhere) == 0
     value.append("more")
     assert agent.checkpoint.create("d", value) == 2
     other = agent_at(store_url)
     assert other.checkpoint.restore("d") == value
     other.close()
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_a_small_change_adds_little(store_url: str) -> None:
@@ -401,9 +401,9 @@ def test_a_small_change_adds_little(store_url: str) -> None:
     agent.checkpoint.create("pages", pages)
 
     def added(name: str, value: Any) -> int:
-        before = stored_bytes(agent)
+        before = count_stored_bytes(agent)
         agent.checkpoint.create(name, value)
-        return stored_bytes(agent) - before
+        return count_stored_bytes(agent) - before
 
     taken = []
     for number in range(100, 5000, 490):
@@ -417,7 +417,7 @@ def test_a_small_change_adds_little(store_url: str) -> None:
     assert added("pages", pages) <= 1024, "the same again"
     assert agent.checkpoint.restore("table") == table
     assert agent.checkpoint.restore("pages") == pages
-    in_order(store_url)
+    check_views(store_url)
 
 
 async def test_the_asynchronous_side_is_the_same(store_url: str) -> None:
@@ -468,7 +468,7 @@ def test_a_list_that_grows_and_shrinks_while_its_past_is_collected(store_url: st
         other = agent_at(store_url)
         assert other.checkpoint.restore(name) == items
         other.close()
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_an_element_that_comes_back_is_stored_again_when_its_old_version_is_gone(store_url: str) -> None:
@@ -483,4 +483,4 @@ def test_an_element_that_comes_back_is_stored_again_when_its_old_version_is_gone
     other = agent_at(store_url)
     assert other.checkpoint.restore("list") == messages
     other.close()
-    in_order(store_url)
+    check_views(store_url)

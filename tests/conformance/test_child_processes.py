@@ -19,13 +19,13 @@ from typing import Any, Literal
 import pytest
 
 from perdure import Agent, AsyncAgent, Done, InDoubt, NotDone, PerdureError, RunBusy, RunWaiting
-from perdure.platform.descendants import living_descendant
+from perdure.platform.descendants import find_living_descendant
 from perdure.platform.process import Holder, read_stat
 from perdure.records import RunStarted
 from perdure.run import doubt
 from perdure.values.clock import SYSTEM_CLOCK
 
-from .kit import PATIENCE, World, agent_at, die, forked, in_child, until
+from .kit import PATIENCE, World, agent_at, die, fork_program, run_in_child, wait_until
 
 SYS_EXIT = {"x86_64": 60}.get(os.uname().machine, 93)
 """The system call that ends one thread: this number on x86, the other one on what came after it."""
@@ -94,14 +94,14 @@ class Scene:
             before()
             self.play(self.handing_on(start))
 
-        assert in_child(program) == signal.SIGKILL
+        assert run_in_child(program) == signal.SIGKILL
 
     def handing_on(self, start: Start) -> Callable[[str], object]:
         """A body that does not live to see the end of what it has started."""
 
         def body(key: str) -> None:
             start(self, key)
-            until(self.begun.exists)
+            wait_until(self.begun.exists)
             die()
 
         return body
@@ -146,7 +146,7 @@ def scene(store_url: str, world: World, tmp_path: Path) -> Iterator[Scene]:
     if not made.go.exists():
         made.call_off()
     if made.pid_file.exists():
-        until(made.has_ended)  # or it would wait for ever, for a file in a folder that is gone
+        wait_until(made.has_ended)  # or it would wait for ever, for a file in a folder that is gone
 
 
 def executed(scene: Scene, key: str) -> None:
@@ -189,10 +189,10 @@ def test_not_done_is_not_believed_while_a_child_of_the_body_lives(scene: Scene, 
         RunWaiting, match=rf"child process {scene.pid} \(.+\) of process \d+ on .+ may still be running"
     ):
         scene.resume(colour, wait=0)
-    assert scene.world.all() == []
+    assert scene.world.read_all() == []
     scene.let_act()
     assert scene.resume(colour, wait=PATIENCE) == "found 5"
-    assert len(scene.world.all()) == 1
+    assert len(scene.world.read_all()) == 1
 
 
 def test_a_child_that_ends_while_the_check_is_asked_may_have_acted(
@@ -205,15 +205,15 @@ def test_a_child_that_ends_while_the_check_is_asked_may_have_acted(
         answer = look(amount, key=key)
         if not scene.go.exists():
             scene.let_act()
-            until(lambda: scene.world.all())
-            until(lambda: living_descendant(identity, 0) is None)
+            wait_until(lambda: scene.world.read_all())
+            wait_until(lambda: find_living_descendant(identity, 0) is None)
         return answer
 
     scene.die_in_the_effect(executed)
     identity = scene.holder
     monkeypatch.setattr(scene, "check", slow)
     assert scene.resume("sync", wait=PATIENCE) == "found 5"
-    assert len(scene.world.all()) == 1
+    assert len(scene.world.read_all()) == 1
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -226,12 +226,12 @@ def test_when_the_child_has_ended_the_run_goes_on_by_itself(
     results: list[str] = []
     waiting = threading.Thread(target=lambda: results.append(scene.resume("sync", wait=PATIENCE * 2)))
     waiting.start()
-    until(lambda: results or agent_at(scene.store_url).runs.get("r").questions)
+    wait_until(lambda: results or agent_at(scene.store_url).runs.get("r").questions)
     assert results == [], "it did not wait for the child"
     scene.call_off()
     waiting.join(PATIENCE)
     assert results == ["paid 5"]
-    assert len(scene.world.all()) == 1
+    assert len(scene.world.read_all()) == 1
 
 
 def test_a_parked_run_comes_back_for_the_end_of_a_child(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,20 +261,20 @@ def test_a_parked_run_comes_back_for_the_end_of_a_child(scene: Scene, monkeypatc
         shop.start("t", 5)
         agent.worker().run()
 
-    assert in_child(doomed) == signal.SIGKILL
+    assert run_in_child(doomed) == signal.SIGKILL
     agent, shop = worker_at(scene.world.do)
     worker = agent.worker()
     thread = threading.Thread(target=worker.run)
     thread.start()
     try:
-        until(lambda: len(asked) >= 2)  # it was parked, and came back while the child was at work
-        assert scene.world.all() == []
+        wait_until(lambda: len(asked) >= 2)  # it was parked, and came back while the child was at work
+        assert scene.world.read_all() == []
         scene.call_off()
         assert shop.result("t", timeout=PATIENCE) == "paid 5"
     finally:
         worker.drain()
         thread.join(PATIENCE)
-    assert len(scene.world.all()) == 1
+    assert len(scene.world.read_all()) == 1
 
 
 def test_a_process_that_was_started_before_the_effect_is_not_waited_for(scene: Scene) -> None:
@@ -283,7 +283,7 @@ def test_a_process_that_was_started_before_the_effect_is_not_waited_for(scene: S
         scene.pid_file.write_text(str(subprocess.Popen(["sleep", "600"]).pid))
         scene.begun.touch()
         started = SYSTEM_CLOCK.boot_ms()
-        until(lambda: SYSTEM_CLOCK.boot_ms() > started + 50)  # start times are known to a hundredth of a second
+        wait_until(lambda: SYSTEM_CLOCK.boot_ms() > started + 50)  # start times are known to a hundredth of a second
 
     scene.die_in_the_effect(lambda scene, key: None, before=start_a_server)
     try:
@@ -300,7 +300,7 @@ def test_the_successor_may_be_a_child_of_the_body_itself(scene: Scene, tmp_path:
 
     def go_on(parent: int) -> None:
         scene.begun.touch()
-        until(lambda: os.getppid() != parent)
+        wait_until(lambda: os.getppid() != parent)
         with agent_at(scene.store_url, "other").run("own"):
             helper = subprocess.Popen(["sleep", "600"])
         try:
@@ -319,9 +319,9 @@ def test_the_successor_may_be_a_child_of_the_body_itself(scene: Scene, tmp_path:
                 os._exit(0)
 
     scene.die_in_the_effect(succeed)
-    until(lambda: ended.exists() and ended.read_text())
+    wait_until(lambda: ended.exists() and ended.read_text())
     assert ended.read_text() == "paid 5"
-    assert len(scene.world.all()) == 1
+    assert len(scene.world.read_all()) == 1
 
 
 def test_a_child_with_an_empty_environment_is_known_by_its_group(scene: Scene) -> None:
@@ -357,7 +357,7 @@ async def test_a_child_of_a_body_that_timed_out_is_at_work(scene: Scene) -> None
             assert await pay(5) == "found 5"
         for one in started:
             await one.wait()
-    assert len(started) == len(scene.world.all()) == 1
+    assert len(started) == len(scene.world.read_all()) == 1
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -366,7 +366,7 @@ def test_a_process_whose_main_thread_has_ended_is_alive(scene: Scene) -> None:
 
     def act(key: str) -> None:
         scene.begun.touch()
-        until(scene.go.exists)
+        wait_until(scene.go.exists)
         scene.world.do(key)
 
     def headless() -> None:
@@ -378,17 +378,17 @@ def test_a_process_whose_main_thread_has_ended_is_alive(scene: Scene) -> None:
                 os._exit(1)
 
         threading.Thread(target=work).start()
-        until(scene.begun.exists)
+        wait_until(scene.begun.exists)
         ctypes.CDLL(None).syscall(SYS_EXIT, 0)
 
-    pid = forked(headless)
-    until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
+    pid = fork_program(headless)
+    wait_until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
     with pytest.raises(RunBusy, match=f"process {pid}"):
         scene.resume("sync", wait=0)
     scene.let_act()
     assert os.waitpid(pid, 0)[1] == 0
     assert scene.resume("sync") == "paid 5"
-    assert len(scene.world.all()) == 1
+    assert len(scene.world.read_all()) == 1
 
 
 def test_a_taker_that_started_the_holder_looks_for_its_children_too(scene: Scene) -> None:
@@ -410,7 +410,7 @@ def test_a_supervisor_may_be_an_agent_and_restart_its_program_inside_an_effect(s
     scene.call_off()
     with agent.run("s"):
         assert supervise() == [-signal.SIGKILL, 0]
-    assert len(scene.world.all()) == 1
+    assert len(scene.world.read_all()) == 1
 
 
 def in_program(scene: Scene, name: str) -> int:

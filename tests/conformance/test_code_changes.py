@@ -17,7 +17,7 @@ from perdure import Agent, Done, NotDone, RunWaiting, stored
 from perdure.errors import Diverged, InputChanged, UnknownType
 from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import World, agent_at, in_child, killed_at
+from .kit import World, agent_at, kill_at, run_in_child
 
 
 class Left(Exception):
@@ -32,7 +32,7 @@ class Deploy:
         self.world = world
         self.agent = agent_at(url)
 
-    def again(self) -> Deploy:
+    def deploy_next(self) -> Deploy:
         """The next version: nothing of the old program is left but the store."""
         self.agent.close()
         return Deploy(self._url, self.world)
@@ -46,7 +46,7 @@ class Deploy:
     def _body(self, name: str) -> Callable[..., Any]:
         def body(*given: Any) -> Any:
             self.world.do(f"{name}{given}".replace(",)", ")"))
-            return f"{name}{len(self.world.all())}"
+            return f"{name}{len(self.world.read_all())}"
 
         return body
 
@@ -164,16 +164,16 @@ CHANGES: dict[str, tuple[Program, list[str]]] = {
 def test_what_a_change_runs_again(deploy: Deploy, change: str) -> None:
     program, new = CHANGES[change]
     deploy.run(first(deploy), leave=True)
-    done = deploy.world.all()
+    done = deploy.world.read_all()
     assert done == ["search(1)", "search(2)", "book(1)", "mail(2)"]
     for _ in range(2):  # the second time it is left in the middle of what was new, and all of it is recorded
-        deploy = deploy.again()
+        deploy = deploy.deploy_next()
         deploy.run(program(deploy), leave=True)
-        assert deploy.world.all() == done + new
-    deploy = deploy.again()
+        assert deploy.world.read_all() == done + new
+    deploy = deploy.deploy_next()
     result = deploy.run(program(deploy))
     assert deploy.run(program(deploy)) == result  # finished: replayed
-    assert deploy.world.all() == done + new
+    assert deploy.world.read_all() == done + new
 
 
 REFUSED: dict[str, tuple[Program, str, str]] = {
@@ -199,25 +199,25 @@ REFUSED: dict[str, tuple[Program, str, str]] = {
 def test_an_effect_that_may_have_happened_is_refused_and_says_why(deploy: Deploy, change: str) -> None:
     program, message, hint = REFUSED[change]
     deploy.run(first(deploy), leave=True)
-    done = deploy.world.all()
-    deploy = deploy.again()
+    done = deploy.world.read_all()
+    deploy = deploy.deploy_next()
     with pytest.raises(Diverged, match=message) as refused:
         deploy.run(program(deploy))
     told = str(refused.value)
     assert hint in told and "run 'r', entry" in told and "nothing was executed, and everything recorded is kept" in told
     assert re.search(r"called at \S*test_code_changes\.py:\d+", told)
-    assert deploy.world.all() == done
-    deploy = deploy.again()
+    assert deploy.world.read_all() == done
+    deploy = deploy.deploy_next()
     deploy.run(program(deploy), on_change="rerun")  # who says so has it run
-    assert len(deploy.world.all()) == len(done) + 1
+    assert len(deploy.world.read_all()) == len(done) + 1
 
 
 def test_a_renamed_effect_in_doubt_is_settled_under_its_new_name(store_url: str, world: World) -> None:
     def old() -> None:
         Deploy(store_url, world).run(first(Deploy(store_url, world)))
 
-    killed_at(old, Site.EFFECT_OUTCOME, CommitMoment.BEFORE)  # booked, and nobody has heard
-    assert world.all() == ["search(1)", "search(2)", "book(1)"]
+    kill_at(old, Site.EFFECT_OUTCOME, CommitMoment.BEFORE)  # booked, and nobody has heard
+    assert world.read_all() == ["search(1)", "search(2)", "book(1)"]
     deploy = Deploy(store_url, world)
 
     def truth(*given: Any, key: str) -> Any:
@@ -226,11 +226,11 @@ def test_a_renamed_effect_in_doubt_is_settled_under_its_new_name(store_url: str,
     pay = deploy.effect("pay", was="book")
     with pytest.raises(Diverged, match=r"pay\(given=\(3,\)\) is new, but book\(given=\(1,\)\) is in doubt"):
         deploy.run(lambda run: pay.options(on_change="rerun")(3))
-    deploy = deploy.again()
+    deploy = deploy.deploy_next()
     as_step = deploy.step("book")
     with pytest.raises(Diverged, match="is a step now, but was an effect"):
         deploy.run(lambda run: as_step(1))
-    deploy = deploy.again()
+    deploy = deploy.deploy_next()
     pay = deploy.effect("pay", was="book", check=truth)
     assert deploy.run(lambda run: pay(1)) == "as found"
     assert world.count("book(1)") == 1 and not world.count("pay(1)")
@@ -242,15 +242,15 @@ def test_a_failed_attempt_goes_on_counting_under_the_new_name(deploy: Deploy) ->
         raise NotDone("not today")
 
     for name, was in (("book", None), ("pay", "book"), ("pay", "book")):
-        deploy = deploy.again()
+        deploy = deploy.deploy_next()
         pay = deploy.effect(name, declined, was=was, retries=1, backoff=0.001)
         with pytest.raises(NotDone):
             deploy.run(lambda run, pay=pay: pay(1))
     assert deploy.world.count("declined") == 6
-    deploy = deploy.again()
+    deploy = deploy.deploy_next()
     pay = deploy.effect("pay", lambda n: deploy.world.do("paid"), was="book")
     deploy.run(lambda run: [pay(1), pay.options(id="second")(1)], on_change="rerun")
-    deploy = deploy.again()
+    deploy = deploy.deploy_next()
     again = deploy.effect("pay", lambda n: deploy.world.do("paid"), was="book")
     deploy.run(lambda run: [again(1), None])
     assert deploy.world.count("paid") == 2
@@ -259,12 +259,12 @@ def test_a_failed_attempt_goes_on_counting_under_the_new_name(deploy: Deploy) ->
 def test_a_step_by_its_id_is_found_under_its_old_name(deploy: Deploy) -> None:
     think = deploy.step("think")
     deploy.run(lambda run: [think.options(id="plan")(1), run.step(deploy._body("ask"), 1, name="ask")], leave=True)
-    deploy = deploy.again()
+    deploy = deploy.deploy_next()
     plan = deploy.step("plan", was="think").options(id="plan")
     ask = deploy._body("question")
     result = deploy.run(lambda run: [plan(2), plan(3), run.step(ask, 1, name="question", was="ask")])
     assert result == ["think1", "think1", "ask2"]
-    assert deploy.world.all() == ["think(1)", "ask(1)"]
+    assert deploy.world.read_all() == ["think(1)", "ask(1)"]
 
 
 # -- loops -----------------------------------------------------------------------------------------------------------
@@ -299,21 +299,21 @@ def test_a_loop_that_is_called_otherwise_goes_on_at_the_same_item(deploy: Deploy
     after = dict(after)
     effect = after.pop("effect", "post")
     deploy.run(loop(deploy, stop=2, **before), leave=True)
-    deploy = deploy.again()
+    deploy = deploy.deploy_next()
     deploy.run(loop(deploy, effect, stop=3, **after), leave=True)
-    deploy = deploy.again()
+    deploy = deploy.deploy_next()
     assert deploy.run(loop(deploy, effect, **after)) == 3
-    assert deploy.world.all() == ["post(1)", "post(2)", f"{effect}(3)"]
+    assert deploy.world.read_all() == ["post(1)", "post(2)", f"{effect}(3)"]
     assert [event.payload for event in deploy.agent.events.read("posted")] == [1, 2, 3]
 
 
 def test_what_loops_without_was_come_to(deploy: Deploy) -> None:
     """The traps of the table: they are what is documented, and not worse."""
     deploy.run(loop(deploy, stop=2), leave=True)
-    deploy = deploy.again()
+    deploy = deploy.deploy_next()
     deploy.run(loop(deploy, name="posts", stop=1), leave=True)  # a name without was: another loop
-    assert deploy.world.all() == ["post(1)", "post(2)", "post(1)"]
-    deploy = deploy.again()
+    assert deploy.world.read_all() == ["post(1)", "post(2)", "post(1)"]
+    deploy = deploy.deploy_next()
     note = deploy.effect("note")
 
     def with_another_in_front(run: Any) -> None:
@@ -321,27 +321,27 @@ def test_what_loops_without_was_come_to(deploy: Deploy) -> None:
             note(n)
 
     deploy.run(with_another_in_front, leave=True)
-    assert deploy.world.all()[3:] == ["note(5)"]
+    assert deploy.world.read_all()[3:] == ["note(5)"]
 
 
 def test_items_are_found_wherever_they_stand(deploy: Deploy) -> None:
     post = deploy.effect("post")
     deploy.run(lambda run: [post(n) for n in run.each([1, 2, 3])], leave=True)
-    deploy = deploy.again()
+    deploy = deploy.deploy_next()
     post = deploy.effect("post")
     deploy.run(lambda run: [post(n) for n in run.each([4, 3, 1])])
-    assert deploy.world.all() == ["post(1)", "post(2)", "post(3)", "post(4)"]
+    assert deploy.world.read_all() == ["post(1)", "post(2)", "post(3)", "post(4)"]
 
 
 def test_run_map_finds_its_items_when_its_effect_is_renamed(deploy: Deploy) -> None:
     send = deploy.effect("send")
     deploy.run(lambda run: run.map(send, [1, 2], max_concurrency=1), leave=True)
     for _ in range(2):
-        deploy = deploy.again()
+        deploy = deploy.deploy_next()
         post = deploy.effect("post", was="send")
         result = deploy.run(lambda run, post=post: run.map(post, [2, 1, 3], max_concurrency=1))
     assert result == ["send2", "send1", "post3"]
-    assert deploy.world.all() == ["send(1)", "send(2)", "post(3)"]
+    assert deploy.world.read_all() == ["send(1)", "send(2)", "post(3)"]
 
 
 # -- questions -------------------------------------------------------------------------------------------------------
@@ -354,43 +354,43 @@ def asks(deploy: Deploy, *questions: str, **options: Any) -> None:
 
 def test_a_question_with_other_words_is_another_question(deploy: Deploy) -> None:
     asks(deploy, "Which seat?")
-    deploy = deploy.again()
+    deploy = deploy.deploy_next()
     asks(deploy, "Window or aisle?")
     assert [one.text for one in deploy.agent.runs.get("r").questions] == ["Window or aisle?"]
-    deploy = deploy.again()
+    deploy = deploy.deploy_next()
     asks(deploy, "Which seat?")  # the old version is back
     assert [one.text for one in deploy.agent.runs.get("r").questions] == ["Which seat?"]
     deploy.agent.runs.answer("r", "12A")
-    deploy = deploy.again()
+    deploy = deploy.deploy_next()
     assert deploy.run(lambda run: run.ask("Which seat?")) == "12A"
 
 
 def test_a_question_with_an_id_may_change_its_words(deploy: Deploy) -> None:
     asks(deploy, "Which seat?", id="seat")
     deploy.agent.runs.answer("r", "12A")
-    deploy = deploy.again()
+    deploy = deploy.deploy_next()
     assert deploy.run(lambda run: run.ask("Window or aisle?", id="seat", choices=["12A"])) == "12A"
 
 
 def test_sleeps_and_events_that_changed(deploy: Deploy) -> None:
     deploy.run(lambda run: run.sleep(0.001), leave=True)
-    deploy = deploy.again()
+    deploy = deploy.deploy_next()
     with pytest.raises(RunWaiting):  # a second one: the first is done, whatever its length is now
         deploy.run(lambda run: [run.sleep("9h"), run.sleep("9h")])
-    deploy = deploy.again()
+    deploy = deploy.deploy_next()
     deploy.run(lambda run: [run.sleep(0.001, id="new"), run.sleep(0.001)], leave=True)
     deploy.agent.send_event("r", "paid", 5)
-    deploy = deploy.again()
+    deploy = deploy.deploy_next()
     with pytest.raises(RunWaiting):
         deploy.run(lambda run: run.wait_event("payment"))
-    deploy = deploy.again()
+    deploy = deploy.deploy_next()
     assert deploy.run(lambda run: run.wait_event("paid")) == 5  # what was sent is there as long as nobody takes it
     assert deploy.agent.runs.get("r").questions == []
 
 
 def test_a_question_that_was_removed_is_closed_when_the_run_ends(deploy: Deploy) -> None:
     asks(deploy, "Which seat?")
-    deploy = deploy.again()
+    deploy = deploy.deploy_next()
     assert deploy.run(lambda run: "any") == "any"
     info = deploy.agent.runs.get("r")
     assert info.status == "finished" and info.questions == []
@@ -408,10 +408,10 @@ def test_another_input_says_what_it_was(deploy: Deploy) -> None:
 def test_parameters_are_known_by_their_names(deploy: Deploy) -> None:
     send = deploy.effect("send", lambda to, text: deploy.world.do(f"{text} to {to}"))
     deploy.run(lambda run: send("Ada", text="hello"), leave=True)
-    deploy = deploy.again()
+    deploy = deploy.deploy_next()
     send = deploy.effect("send", lambda text, to: deploy.world.do(f"{text} to {to}, again"))
     deploy.run(lambda run: send(to="Ada", text="hello"))
-    assert deploy.world.all() == ["hello to Ada"]
+    assert deploy.world.read_all() == ["hello to Ada"]
 
 
 def test_a_result_that_cannot_be_read_says_whose_it_is(store_url: str, world: World) -> None:
@@ -425,7 +425,7 @@ def test_a_result_that_cannot_be_read_says_whose_it_is(store_url: str, world: Wo
         choose = deploy.step("choose", lambda: Seat(12))
         deploy.run(lambda run: choose().row, leave=True)
 
-    assert in_child(old) == 0
+    assert run_in_child(old) == 0
     deploy = Deploy(store_url, world)
     choose = deploy.step("choose", lambda: None)
     with pytest.raises(UnknownType, match=r"the result of choose in run 'r' \(entry 2\) cannot be read at ") as told:
@@ -449,7 +449,7 @@ def test_earlier_names_are_names(store_url: str) -> None:
 
 def test_a_task_that_was_renamed_does_what_is_queued_under_its_old_name(deploy: Deploy) -> None:
     deploy.agent.task(name="report")(lambda topic: topic).start("q3", "rain")
-    deploy = deploy.again()
+    deploy = deploy.deploy_next()
     summary = deploy.agent.task(name="summary", was="report")(lambda topic: f"all about {topic}")
     worker = deploy.agent.worker()
     thread = threading.Thread(target=worker.run)
@@ -473,7 +473,7 @@ def test_a_crashed_run_is_gone_on_with_by_the_next_version(store_url: str, world
         mail = deploy.effect("mail")
         deploy.run(lambda run: [look(0), find(1), pay(1), find(2), mail(2)])
 
-    killed_at(old, Site.EFFECT_OUTCOME, CommitMoment.BEFORE)
-    assert in_child(new) == 0
-    assert world.all() == ["search(1)", "search(2)", "book(1)", "look(0)", "mail(2)"]
+    kill_at(old, Site.EFFECT_OUTCOME, CommitMoment.BEFORE)
+    assert run_in_child(new) == 0
+    assert world.read_all() == ["search(1)", "search(2)", "book(1)", "look(0)", "mail(2)"]
     assert agent_at(store_url).runs.result("r") == ["look4", "search1", "found", "search2", "mail5"]

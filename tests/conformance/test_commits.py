@@ -14,7 +14,7 @@ from perdure.errors import LeaseLost, StorageFull
 from perdure.platform import failpoints
 from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import Behind, agent_at, die, in_child, lose_lease
+from .kit import Behind, agent_at, die, lose_lease, run_in_child
 
 
 class Counting:
@@ -144,7 +144,7 @@ def test_large_values_land_with_what_wrote_them(store_url: str) -> None:
             if stop:
                 die()
 
-    assert in_child(lambda: program(stop=True)) == 9
+    assert run_in_child(lambda: program(stop=True)) == 9
     info = agent_at(store_url).runs.get("r")
     assert info.input == big["f"]
     assert info.state == {"step": big["b"], "item": big["d"], "open": big["e"]}

@@ -22,14 +22,14 @@ from perdure.journal.verify import verify
 from perdure.journal.verify_report import FindingKind
 from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import Behind, WallClock, agent_at, at_work, in_order, killed_at
+from .kit import Behind, WallClock, agent_at, check_views, kill_at, run_children
 from .test_checkpoints import noise
 
 AT_ONCE = 1e-6
 """An age that everything has."""
 
 
-def compacted(agent: Agent, folder: Path, age: Any = AT_ONCE) -> Any:
+def compact_agent(agent: Agent, folder: Path, age: Any = AT_ONCE) -> Any:
     time.sleep(0.005)
     return agent.gc(compact_before=age, archive=folder)
 
@@ -81,7 +81,7 @@ class Story:
             self.versions[place] += 1
             assert self.agent.state.delete(*place)
 
-    def made(self, name: str, value: Any) -> int:
+    def make(self, name: str, value: Any) -> int:
         version = self.last[name] = self.last.get(name, 0) + 1
         self.checkpoints[name, version] = value
         kept = sorted(which for which in self.checkpoints if which[0] == name)[-2:]
@@ -92,7 +92,7 @@ class Story:
 
     def snapshot(self) -> None:
         name, value = self.chance.choice("cd"), [noise(self.chance.randrange(99), 900) for _ in range(6)]
-        assert self.agent.checkpoint.create(name, value, keep_last=2) == self.made(name, value)
+        assert self.agent.checkpoint.create(name, value, keep_last=2) == self.make(name, value)
 
     def drop(self) -> None:
         if self.checkpoints:
@@ -138,7 +138,7 @@ class Story:
         self.spent[name] = self.agent.runs.get(name).usage
         self.state[place] = value
         self.versions[place] = self.versions.get(place, 0) + 1
-        self.made("c", whole)
+        self.make("c", whole)
 
     def fail(self) -> None:
         with contextlib.suppress(ValueError), self.agent.run("open") as run:
@@ -183,10 +183,10 @@ def test_whatever_was_done_is_the_same_after_compaction(store_url: str, tmp_path
     story, gone = Story(store_url, tmp_path, seed), 0
     for turn in range(4):
         story.go_on()
-        report = compacted(story.agent, tmp_path, AT_ONCE if turn % 2 else 0.05)
+        report = compact_agent(story.agent, tmp_path, AT_ONCE if turn % 2 else 0.05)
         gone += report.events.count
         story.compare()
-        in_order(store_url)
+        check_views(store_url)
     assert gone > 30
     assert story.agent.gc(dry_run=True).nothing
     rebuild.rebuild(story.agent._engine.store)
@@ -205,7 +205,7 @@ def test_a_compacted_run_still_answers_and_says_where_its_steps_are(store_url: s
     finish(agent, "old")
     time.sleep(0.005)
     told = agent.gc(dry_run=True, compact_before=AT_ONCE)
-    report = compacted(agent, tmp_path)
+    report = compact_agent(agent, tmp_path)
     assert told.events == report.events
     assert report.events.count == 24
     assert agent.runs.result("old")["name"] == "old"
@@ -222,14 +222,14 @@ def test_a_compacted_run_still_answers_and_says_where_its_steps_are(store_url: s
         run.state["k0"] = 1
     assert agent.gc(dry_run=True, compact_before=AT_ONCE).nothing, "done again, it does nothing"
     assert archive.check(path).entries == 26
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_what_is_younger_stays(store_url: str, tmp_path: Path) -> None:
     agent = agent_at(store_url)
     finish(agent, "young")
     agent.state.set("a", "k", 1)
-    report = compacted(agent, tmp_path, "1h")
+    report = compact_agent(agent, tmp_path, "1h")
     assert (report.events.count, report.archives) == (0, ())
     finish(agent, "young")  # all of it is replayed
 
@@ -261,7 +261,7 @@ def test_the_past_before_the_horizon_is_refused_and_never_half_true(
     with pytest.raises(HistoryCompacted):
         agent.state.revert(1, ns="a")
     assert agent.state.revert(revision, ns="a") == 1
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_compaction_again_forgets_nothing_of_what_it_knew(store_url: str, tmp_path: Path) -> None:
@@ -269,14 +269,14 @@ def test_compaction_again_forgets_nothing_of_what_it_knew(store_url: str, tmp_pa
     for number in range(20):
         agent.state.set("a", "k", noise(number, 200))
         agent.state.set("b", "k", noise(number, 200))
-    assert compacted(agent, tmp_path).events.count == 38
+    assert compact_agent(agent, tmp_path).events.count == 38
     agent.state.set("a", "k", noise(1, 900))
     time.sleep(0.005)
     agent.state.set("a", "k", noise(2, 900))
-    assert compacted(agent, tmp_path).events.count >= 2
+    assert compact_agent(agent, tmp_path).events.count >= 2
     with pytest.raises(HistoryCompacted):
         agent.state.at(1).get("b", "k")
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_a_writer_goes_on_in_another_stream_after_compaction(store_url: str, tmp_path: Path) -> None:
@@ -284,11 +284,11 @@ def test_a_writer_goes_on_in_another_stream_after_compaction(store_url: str, tmp
     agent = agent_at(store_url)
     agent.state.set("a", "n", 0)
     gone = 0
-    with at_work(lambda: write_on(store_url)) as [pid]:
+    with run_children(lambda: write_on(store_url)) as [pid]:
         while gone <= 20 or len(agent._engine.store.read("all_streams")) <= 4:
             assert os.waitpid(pid, os.WNOHANG) == (0, 0), "the writer lost something"
-            gone += compacted(agent, tmp_path, 0.02).events.count
-    in_order(store_url)
+            gone += compact_agent(agent, tmp_path, 0.02).events.count
+    check_views(store_url)
 
 
 def write_on(store_url: str) -> None:
@@ -314,17 +314,17 @@ def test_killed_anywhere_it_is_compacted_or_not(store_url: str, tmp_path: Path) 
         for turn in range(5):
             agent.state.set("a", "k", [turn, noise(turn, 200)])
         agent.close()
-        killed_at(lambda: compacted(agent_at(store_url), tmp_path), site, moment, nth=1 + number % 2)
+        kill_at(lambda: compact_agent(agent_at(store_url), tmp_path), site, moment, nth=1 + number % 2)
         agent = agent_at(store_url)
         assert agent.runs.result(name)["name"] == name
         assert agent.state.get("a", "k") == [4, noise(4, 200)]
         agent.close()
-    in_order(store_url)
-    compacted(agent_at(store_url), tmp_path)
+    check_views(store_url)
+    compact_agent(agent_at(store_url), tmp_path)
     agent = agent_at(store_url)
     assert all(item.archive for item in (agent.runs.get(f"run {number}") for number in range(8)))
     assert all(archive.check(path).entries for path in tmp_path.glob("*.zst"))
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_tampering_with_what_was_compacted_is_found(store_url: str, tmp_path: Path) -> None:
@@ -335,7 +335,7 @@ def test_tampering_with_what_was_compacted_is_found(store_url: str, tmp_path: Pa
     heads = [anchors.AnchoredHead(number, seq, link.hex()) for number, seq, link in ends(store)]
     anchor = anchors.make_anchor(store, heads, {})
     row = store.read("journal_entry", (stream, 3))[0]
-    compacted(agent, tmp_path)
+    compact_agent(agent, tmp_path)
     assert verify(store).ok
     assert [item for item in anchors.compare(store, anchor, {}) if item.severity == "damage"] == []
     last = store.read("last_compaction", (stream,))[0][0]
@@ -380,7 +380,7 @@ def test_without_the_key_nothing_is_compacted(store_url: str, tmp_path: Path) ->
     agent.close()
     assert folder is not None
     shutil.rmtree(folder)
-    report = compacted(agent_at(store_url), tmp_path)
+    report = compact_agent(agent_at(store_url), tmp_path)
     assert (report.events.count, len(report.notes)) == (0, 1)
     assert "its key is not here" in report.notes[0]
 
@@ -388,7 +388,7 @@ def test_without_the_key_nothing_is_compacted(store_url: str, tmp_path: Path) ->
 def test_a_damaged_archive_is_told(store_url: str, tmp_path: Path) -> None:
     agent = agent_at(store_url)
     finish(agent, "old")
-    [path] = [Path(item) for item in compacted(agent, tmp_path).archives]
+    [path] = [Path(item) for item in compact_agent(agent, tmp_path).archives]
     whole = path.read_bytes()
     for damaged in (whole[: len(whole) // 2], whole[:-9], b"", b"nothing", whole[:200] + b"\0" + whole[201:]):
         path.write_bytes(damaged)

@@ -14,9 +14,9 @@ from perdure.errors import NothingCompacted, RefNotFound
 from perdure.journal import rebuild
 from perdure.journal.verify import verify
 from perdure.platform.failpoints import CommitMoment, Site
-from perdure.values.tokens import estimated
+from perdure.values.tokens import estimate_tokens
 
-from .kit import agent_at, killed_at
+from .kit import agent_at, kill_at
 
 TURNS = 1000
 OUTPUT = "".join(f"{number}: nothing happens in this line of the log\n" for number in range(1000))[:50_000]
@@ -42,7 +42,7 @@ def test_a_thousand_turns_with_large_outputs_fit_and_what_must_stay_does(store_u
 
     def tokens(text: str) -> int:
         counted.append(len(text))
-        return estimated(text)
+        return estimate_tokens(text)
 
     @agent.step
     def talk() -> None:
@@ -190,7 +190,7 @@ def test_killed_around_a_compaction(store_url: str, moment: CommitMoment) -> Non
             run.compact(keep=2)
             run.result = len(run.messages)
 
-    killed_at(program, Site.WRITE, moment, nth=9)
+    kill_at(program, Site.WRITE, moment, nth=9)
     program()
     info = agent_at(store_url).runs.get("talk")
     assert info.result == 3 and len(info.messages) == 8

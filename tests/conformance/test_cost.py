@@ -13,10 +13,10 @@ from perdure import AsyncAgent, NotDone
 from perdure.errors import BudgetExceeded, RunNotFound, VersionConflict
 from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import World, agent_at, die, in_child, in_order, killed_at
+from .kit import World, agent_at, check_views, die, kill_at, run_in_child
 
 
-def counted(item: Any) -> tuple[int, int, float | None]:
+def count_usage(item: Any) -> tuple[int, int, float | None]:
     return item.calls, item.input_tokens, item.cost_usd
 
 
@@ -41,19 +41,19 @@ def test_usage_is_counted_once_wherever_it_is_reported(store_url: str) -> None:
         except ValueError:
             pass
     usage = agent.usage()
-    assert counted(usage) == (6, 333, 1.3)
+    assert count_usage(usage) == (6, 333, 1.3)
     assert (usage.output_tokens, usage.cached_input_tokens, usage.tokens, usage.unpriced_calls) == (14, 4, 347, 0)
-    assert {name: counted(totals) for name, totals in usage.by_model.items()} == {
+    assert {name: count_usage(totals) for name, totals in usage.by_model.items()} == {
         "big": (2, 30, 1.0),
         "small": (4, 303, 0.3),
     }
     assert {name: totals.calls for name, totals in usage.by_step.items()} == {"": 4, "act": 1, "think": 1}
     assert [(len(day), totals.calls) for day, totals in usage.by_day.items()] == [(len("2026-11-16"), 6)]
     assert agent.usage(run="r") == agent.runs.get("r").usage == usage
-    assert counted(agent_at(store_url, "other").usage()) == (0, 0, 0.0)
+    assert count_usage(agent_at(store_url, "other").usage()) == (0, 0, 0.0)
     with pytest.raises(RunNotFound):
         agent.usage(run="x")
-    in_order(agent)
+    check_views(agent)
 
 
 def test_what_a_failed_attempt_has_spent_is_kept_and_what_it_wrote_is_not(store_url: str) -> None:
@@ -95,7 +95,7 @@ def test_what_a_failed_attempt_has_spent_is_kept_and_what_it_wrote_is_not(store_
     by_step = {name: totals.cost_usd for name, totals in info.usage.by_step.items()}
     assert by_step == {"": 100, "cancelled": 1000, "flaky": 0.03, "races": 10, "refused": 0.1, "declined": 0.1}
     assert info.state == {"dropped": 0}
-    in_order(agent)
+    check_views(agent)
 
 
 def test_a_killed_body_is_not_counted_and_its_next_try_is(store_url: str) -> None:
@@ -110,13 +110,13 @@ def test_a_killed_body_is_not_counted_and_its_next_try_is(store_url: str) -> Non
             run.step(think, name="second")
 
     for moment in CommitMoment:
-        killed_at(program, Site.STEP_DONE, moment, 2 if moment is CommitMoment.BEFORE else 1)
+        kill_at(program, Site.STEP_DONE, moment, 2 if moment is CommitMoment.BEFORE else 1)
     program()
     agent = agent_at(store_url)
-    assert counted(agent.usage()) == (2, 6, 2.0)
+    assert count_usage(agent.usage()) == (2, 6, 2.0)
     # Opened four times, each time past the first step; and the last time past the second one too.
     assert (agent.savings().steps, agent.savings().cost_usd) == (5, 5.0)
-    in_order(agent)
+    check_views(agent)
 
 
 def test_only_what_the_code_asks_for_again_is_credited_and_once_for_each_opening(store_url: str) -> None:
@@ -140,7 +140,7 @@ def test_only_what_the_code_asks_for_again_is_credited_and_once_for_each_opening
     assert (saved.steps, saved.calls, saved.by_run["r"].steps, list(saved.by_model)) == (5, 5, 5, ["m"])
     opened("a", new="1", run_id="other")
     assert agent.savings(run="other").steps == 0
-    in_order(agent)
+    check_views(agent)
 
 
 def test_a_child_that_goes_on_is_new_work_of_its_parent(store_url: str) -> None:
@@ -153,7 +153,7 @@ def test_a_child_that_goes_on_is_new_work_of_its_parent(store_url: str) -> None:
                 child.step(die, name="killed")
 
     for _ in range(3):
-        assert in_child(program) != 0
+        assert run_in_child(program) != 0
     saved = agent_at(store_url).savings()
     assert {name: totals.steps for name, totals in saved.by_run.items()} == {"parent": 2, "child": 2}
 
@@ -174,7 +174,7 @@ def test_a_finished_task_is_credited_to_the_run_that_resumes_past_it(store_url: 
             child.run("kid")
             run.step(last, name="last")
 
-    assert in_child(lambda: program(die)) != 0
+    assert run_in_child(lambda: program(die)) != 0
     program(lambda: 1)
     assert {name: totals.steps for name, totals in agent_at(store_url).savings().by_run.items()} == {"parent": 2}
 
@@ -192,17 +192,17 @@ def test_a_finished_child_is_credited_to_the_parent_that_resumes_past_it(store_u
                         inner.step(partial(inner.usage, model="m", input_tokens=10, cost_usd=0.5), name="deep")
             run.step(die if fail else str, name="killed")
 
-    in_child(lambda: program(True))
+    run_in_child(lambda: program(True))
     assert agent_at(store_url).savings().steps == 0
-    in_child(lambda: program(True))
+    run_in_child(lambda: program(True))
     saved = agent_at(store_url).savings()
     assert {name: totals.steps for name, totals in saved.by_run.items()} == {"parent": 4}
-    assert counted(saved.by_run["parent"]) == (1, 10, 0.5)
+    assert count_usage(saved.by_run["parent"]) == (1, 10, 0.5)
     program(False)
     assert agent_at(store_url).savings().steps == 8
     program(False)
     assert agent_at(store_url).savings().steps == 8, "reading a finished run saves nothing"
-    in_order(agent_at(store_url))
+    check_views(agent_at(store_url))
 
 
 def test_a_child_that_works_in_this_opening_is_not_credited(store_url: str) -> None:
@@ -229,15 +229,15 @@ def test_finished_steps_of_a_workflow_are_credited_when_it_goes_on(store_url: st
             }
         )
 
-    in_child(lambda: program(True))
+    run_in_child(lambda: program(True))
     assert agent_at(store_url).savings().steps == 0
     program(False)
     saved = agent_at(store_url).savings()
-    assert saved.steps == 2 and counted(saved) == counted(agent_at(store_url).usage()) == (1, 7, 0.25)
+    assert saved.steps == 2 and count_usage(saved) == count_usage(agent_at(store_url).usage()) == (1, 7, 0.25)
     assert list(saved.by_run) == ["bill@1/3"]
     program(False)
     assert agent_at(store_url).savings().steps == 2, "nothing was left to do"
-    in_order(agent_at(store_url))
+    check_views(agent_at(store_url))
 
 
 # -- budgets ------------------------------------------------------------------------------------------------------
@@ -264,24 +264,24 @@ def test_a_budget_stops_before_the_next_call_and_survives_a_kill(store_url: str,
             run.effect(pay, 3)
             run.step(pay, 4)
 
-    assert in_child(lambda: program(3.5, dies=True)) != 0
+    assert run_in_child(lambda: program(3.5, dies=True)) != 0
     paid = ["pay 1", "pay 2", "tried", "pay 2"]
-    assert world.all() == paid
+    assert world.read_all() == paid
     with pytest.raises(BudgetExceeded, match=r"\$3\.2500 of its budget of \$3\.2500") as stopped:
         program(3.25)
     assert "budget_usd=" in stopped.value.hint
     agent = agent_at(store_url)
     info = agent.runs.get("r")
-    assert (info.status, info.in_doubt, world.all()) == ("failed", [], paid), "no intent stands"
+    assert (info.status, info.in_doubt, world.read_all()) == ("failed", [], paid), "no intent stands"
     assert "BudgetExceeded" in agent.runs.list()[0].error
     with pytest.raises(BudgetExceeded):
         program(4)
-    assert world.all() == [*paid, "pay 3"]
+    assert world.read_all() == [*paid, "pay 3"]
     program(4.5)
-    assert world.all() == [*paid, "pay 3", "pay 4"]
+    assert world.read_all() == [*paid, "pay 3", "pay 4"]
     assert agent.usage().cost_usd == 5.25
     program(None)
-    in_order(agent)
+    check_views(agent)
 
 
 def test_children_spend_the_budget_of_their_parent(store_url: str) -> None:
@@ -349,6 +349,6 @@ async def test_the_async_side_counts_the_same(store_url: str) -> None:
         await program(5)
     await program(6)
     usage, saved = await agent.usage(), await agent.savings()
-    assert counted(usage) == (6, 10, 6.0)
+    assert count_usage(usage) == (6, 10, 6.0)
     assert (saved.steps, saved.calls, saved.input_tokens, saved.cost_usd) == (8, 8, 12, 8.0)
     await agent.close()

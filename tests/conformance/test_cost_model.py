@@ -21,7 +21,7 @@ from perdure.journal import rebuild
 from perdure.platform import failpoints
 from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import agent_at, die, in_child
+from .kit import agent_at, die, run_in_child
 
 EXAMPLES = 15
 MODELS = ("m1", "m2")
@@ -139,7 +139,7 @@ class Story:
         if self.end == ("raise after", number):
             raise Raised
 
-    def expected(self, took: dict[str, int]) -> dict[str, Counter[str]]:
+    def predict(self, took: dict[str, int]) -> dict[str, Counter[str]]:
         """What restarts from zero would have run again, by model."""
         saved: dict[str, Counter[str]] = {}
         for opening in self.log.read_text().split("open\n")[2:]:
@@ -170,7 +170,7 @@ def times(events: list[records.JournalEntry]) -> dict[str, int]:
     return took | {intents[record.intent]: record.took_us for record in done}
 
 
-def credited(agent: Agent) -> dict[str, Counter[str]]:
+def read_credited(agent: Agent) -> dict[str, Counter[str]]:
     """What Perdure says."""
     return {
         model: +Counter(
@@ -196,12 +196,12 @@ def test_savings_equal_what_a_restart_from_zero_would_have_run_again(store_url: 
         name = f"agent {next(names)}"
         item = Story(name, store_url, program, tmp_path / name)
         for end in story:
-            in_child(lambda end=end: item.open(end))  # it may die, fail, or even finish
+            run_in_child(lambda end=end: item.open(end))  # it may die, fail, or even finish
         item.open()
         agent = agent_at(store_url, name)
         info = agent.runs.get("r")
         assert info.finished
-        assert credited(agent) == item.expected(times(info.events))
+        assert read_credited(agent) == item.predict(times(info.events))
         before = agent.savings()
         item.open()
         assert agent.savings() == before, "reading a finished run saves nothing"

@@ -11,8 +11,8 @@ from perdure import Agent
 from perdure.errors import ArtifactDamaged, PerdureError
 from perdure.journal import objects
 
-from .kit import Behind, agent_at, in_order
-from .test_artifacts import MB, noise, written
+from .kit import Behind, agent_at, check_views
+from .test_artifacts import MB, count_new_objects, noise
 
 VALUE = [noise(1000, seed) for seed in range(50)]
 LARGE = noise(30_000)
@@ -70,7 +70,7 @@ def test_written_again_over_damage_it_can_be_read(
         objects._suspects.clear()
     write(agent)
     assert read(agent) == value
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_older_versions_are_mended_too_and_what_is_sound_is_not_written(store_url: str) -> None:
@@ -81,7 +81,7 @@ def test_older_versions_are_mended_too_and_what_is_sound_is_not_written(store_ur
         raw.execute("UPDATE objects SET data = ? WHERE id = ?", (b"\1", largest))
     with pytest.raises(ArtifactDamaged, match=r"save it again"):
         agent.artifacts.load("a", 1)
-    assert written(agent, "a", data) == 0, "it is replaced, and not new"
+    assert count_new_objects(agent, "a", data) == 0, "it is replaced, and not new"
     assert agent.artifacts.load("a", 1) == agent.artifacts.load("a", 2) == data
 
 
@@ -94,7 +94,7 @@ def test_the_next_checkpoint_does_not_rely_on_what_was_found_damaged(
     hurt(store_url)
     with pytest.raises(PerdureError):
         agent.checkpoint.restore("c")
-    assert objects.some_are_suspect()
+    assert objects.has_suspects()
     agent.checkpoint.create("c", VALUE)
     assert agent.checkpoint.restore("c") == VALUE
-    assert not objects.some_are_suspect()
+    assert not objects.has_suspects()

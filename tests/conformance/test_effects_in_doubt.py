@@ -13,8 +13,8 @@ from perdure import AsyncAgent, Done, InDoubt, NotDone, RunWaiting
 from perdure.platform.failpoints import CommitMoment, Site
 from perdure.records import EffectAgain
 
-from .kit import World, agent_at, die, in_child, killed_at, killed_elsewhere
-from .test_effects import paying
+from .kit import World, agent_at, die, kill_at, kill_on_other_host, run_in_child
+from .test_effects import make_payment
 
 
 @pytest.mark.parametrize(
@@ -29,19 +29,19 @@ from .test_effects import paying
 def test_a_check_takes_the_key_or_leaves_it_and_needs_no_result(
     store_url: str, world: World, check: Callable[..., Any], result: object
 ) -> None:
-    killed_at(lambda: paying(store_url, world)[1](), Site.EFFECT_OUTCOME, CommitMoment.BEFORE)
-    assert paying(store_url, world, check=check)[1](wait=0) == result
-    assert len(world.all()) == 1
+    kill_at(lambda: make_payment(store_url, world)[1](), Site.EFFECT_OUTCOME, CommitMoment.BEFORE)
+    assert make_payment(store_url, world, check=check)[1](wait=0) == result
+    assert len(world.read_all()) == 1
 
 
 def test_an_effect_proven_absent_is_begun_again_with_a_new_entry(store_url: str, world: World) -> None:
     def check(amount: int) -> None:
         raise NotDone("not a trace of it")
 
-    killed_at(lambda: paying(store_url, world)[1](), Site.EFFECT_INTENT, CommitMoment.AFTER)
-    agent, program = paying(store_url, world, check=check)
+    kill_at(lambda: make_payment(store_url, world)[1](), Site.EFFECT_INTENT, CommitMoment.AFTER)
+    agent, program = make_payment(store_url, world, check=check)
     assert program(wait=0) == "paid 5"
-    assert len(world.all()) == 1
+    assert len(world.read_all()) == 1
     names = [type(event.record).__name__ for event in agent.runs.get("r").events]
     assert names == ["RunStarted", "EffectIntended", "RunResumed", "EffectAgain", "EffectDone", "RunFinished"]
 
@@ -53,34 +53,34 @@ def test_an_effect_proven_done_is_recorded_and_not_asked_about_again(store_url: 
         asked.append(key)
         return Done("found")
 
-    killed_at(lambda: paying(store_url, world)[1](), Site.EFFECT_OUTCOME, CommitMoment.BEFORE)
-    agent, program = paying(store_url, world, check=check)
+    kill_at(lambda: make_payment(store_url, world)[1](), Site.EFFECT_OUTCOME, CommitMoment.BEFORE)
+    agent, program = make_payment(store_url, world, check=check)
     assert [program(), program()] == ["found", "found"]
-    assert asked == world.all()
+    assert asked == world.read_all()
     names = [type(event.record).__name__ for event in agent.runs.get("r").events]
     assert names == ["RunStarted", "EffectIntended", "RunResumed", "EffectDone", "RunFinished"]
 
 
 @pytest.mark.parametrize("policy", ["fail", "retry"])
 def test_an_answer_comes_before_the_policy_and_the_check(store_url: str, world: World, policy: str) -> None:
-    killed_at(lambda: paying(store_url, world)[1](), Site.EFFECT_OUTCOME, CommitMoment.BEFORE)
-    agent, program = paying(store_url, world, in_doubt=policy, check=lambda amount: NotDone)
+    kill_at(lambda: make_payment(store_url, world)[1](), Site.EFFECT_OUTCOME, CommitMoment.BEFORE)
+    agent, program = make_payment(store_url, world, in_doubt=policy, check=lambda amount: NotDone)
     agent.runs.answer("r", done="paid by hand")
     assert program(wait=0) == "paid by hand"
-    assert len(world.all()) == 1
+    assert len(world.read_all()) == 1
 
 
 @pytest.mark.parametrize("asked", [False, True])
 @pytest.mark.parametrize("answer", ["done", "retry", "check"])
 def test_a_question_is_closed_once_it_is_settled(store_url: str, world: World, answer: str, asked: bool) -> None:
-    killed_at(lambda: paying(store_url, world)[1](), Site.EFFECT_OUTCOME, CommitMoment.BEFORE)
-    agent, program = paying(store_url, world)
+    kill_at(lambda: make_payment(store_url, world)[1](), Site.EFFECT_OUTCOME, CommitMoment.BEFORE)
+    agent, program = make_payment(store_url, world)
     for _ in range(2 * asked):
         with pytest.raises(RunWaiting):
             program(wait=0)
         assert [question.kind for question in agent.runs.get("r").questions] == ["in_doubt"]
     if answer == "check":
-        agent, program = paying(store_url, world, check=lambda amount: NotDone)
+        agent, program = make_payment(store_url, world, check=lambda amount: NotDone)
     else:
         agent.runs.answer("r", answer)
     program(wait=0)
@@ -93,12 +93,12 @@ def test_a_question_is_closed_once_it_is_settled(store_url: str, world: World, a
 def test_a_body_without_a_timeout_is_never_believed_to_be_over(
     store_url: str, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    killed_elsewhere(store_url, lambda: paying(store_url, world, lambda: str(die()))[1]())
+    kill_on_other_host(store_url, lambda: make_payment(store_url, world, lambda: str(die()))[1]())
     monkeypatch.setattr("perdure.run.doubt.LEASE_MS", 1)
     # Its lease has run out long ago; but it may sleep in its body, and act when it wakes up.
     with pytest.raises(RunWaiting):
-        paying(store_url, world, timeout=60, check=lambda amount: NotDone)[1](wait=0)
-    assert len(world.all()) == 1
+        make_payment(store_url, world, timeout=60, check=lambda amount: NotDone)[1](wait=0)
+    assert len(world.read_all()) == 1
 
 
 @pytest.mark.parametrize("before", ["first time", "in doubt", "failed"])
@@ -118,12 +118,12 @@ def test_two_calls_with_one_id_at_the_same_time_are_one_effect(store_url: str, w
             return await asyncio.gather(*[pay.options(id="x")() for _ in range(calls)], return_exceptions=True)
 
     if before == "in doubt":
-        killed_at(lambda: asyncio.run(program(1)), Site.EFFECT_INTENT, CommitMoment.AFTER)
+        kill_at(lambda: asyncio.run(program(1)), Site.EFFECT_INTENT, CommitMoment.AFTER)
     elif before == "failed":
-        killed_at(lambda: asyncio.run(program(1, fail=True)), Site.RUN_END, CommitMoment.BEFORE)
+        kill_at(lambda: asyncio.run(program(1, fail=True)), Site.RUN_END, CommitMoment.BEFORE)
     outcomes = asyncio.run(program(2))
     assert [type(one).__name__ for one in outcomes] == ["str", "Diverged"]
-    assert len(world.all()) == 1
+    assert len(world.read_all()) == 1
 
 
 def test_a_finished_run_says_again_what_nobody_knew(store_url: str, world: World) -> None:
@@ -203,7 +203,7 @@ async def test_our_timeout_is_no_word_of_the_author_when_the_body_has_ended(stor
     with pytest.raises(InDoubt):
         async with agent.run("r"):
             await pay()
-    assert len(world.all()) == 1
+    assert len(world.read_all()) == 1
 
 
 def test_the_pause_before_a_retry_is_kept_and_survives_a_crash(
@@ -221,7 +221,7 @@ def test_the_pause_before_a_retry_is_kept_and_survives_a_crash(
         with agent.run("r"):
             flaky()
 
-    killed_at(program, Site.ATTEMPT_FAILED, CommitMoment.AFTER)
+    kill_at(program, Site.ATTEMPT_FAILED, CommitMoment.AFTER)
     slept: list[float] = []
     monkeypatch.setattr("perdure.values.clock.SystemClock.sleep", lambda clock, seconds: slept.append(seconds))
     program()
@@ -242,11 +242,11 @@ def test_the_attempts_of_an_effect_are_counted_across_a_crash(store_url: str, wo
         with agent.run("r"):
             pay()
 
-    killed_at(program, Site.ATTEMPT_FAILED, CommitMoment.AFTER, nth=2)
-    assert len(world.all()) == 2
-    assert in_child(program) != 0
-    assert len(world.all()) == 4
-    assert len(set(world.all())) == 1
+    kill_at(program, Site.ATTEMPT_FAILED, CommitMoment.AFTER, nth=2)
+    assert len(world.read_all()) == 2
+    assert run_in_child(program) != 0
+    assert len(world.read_all()) == 4
+    assert len(set(world.read_all())) == 1
 
 
 def test_an_effect_that_failed_for_certain_keeps_its_key_over_a_new_process(store_url: str, world: World) -> None:
@@ -256,16 +256,16 @@ def test_an_effect_that_failed_for_certain_keeps_its_key_over_a_new_process(stor
         @agent.effect
         def pay(*, key: str) -> None:
             world.do(key)
-            if len(world.all()) == 1:
+            if len(world.read_all()) == 1:
                 raise NotDone("no money")
 
         with agent.run("r"):
             pay()
 
-    assert in_child(program) != 0
+    assert run_in_child(program) != 0
     program()
-    assert len(world.all()) == 2
-    assert len(set(world.all())) == 1
+    assert len(world.read_all()) == 2
+    assert len(set(world.read_all())) == 1
     again = [event for event in agent_at(store_url).runs.get("r").events if isinstance(event.record, EffectAgain)]
     assert len(again) == 1
 
@@ -278,9 +278,9 @@ def test_code_outside_of_steps_runs_again(store_url: str, world: World) -> None:
             run.step(lambda: world.do("inside"), name="inside")
             run.state["a"] = 1
 
-    killed_at(program, Site.WRITE, CommitMoment.AFTER)
+    kill_at(program, Site.WRITE, CommitMoment.AFTER)
     program()
-    assert world.all() == ["outside", "inside", "outside"]
+    assert world.read_all() == ["outside", "inside", "outside"]
 
 
 def test_an_effect_without_check_that_is_declared_repeatable_can_happen_twice(store_url: str, world: World) -> None:
@@ -288,6 +288,6 @@ def test_an_effect_without_check_that_is_declared_repeatable_can_happen_twice(st
         with agent_at(store_url).run("r") as run:
             run.effect(lambda: world.do("paid"), name="pay", in_doubt="retry")
 
-    killed_at(program, Site.EFFECT_OUTCOME, CommitMoment.BEFORE)
+    kill_at(program, Site.EFFECT_OUTCOME, CommitMoment.BEFORE)
     program()
     assert world.count("paid") == 2

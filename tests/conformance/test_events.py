@@ -19,7 +19,7 @@ from perdure.journal.object_gc import collect
 from perdure.platform.failpoints import CommitMoment, Site
 from perdure.values.limits import NUMBER_MAX
 
-from .kit import agent_at, in_child, in_order, killed_at
+from .kit import agent_at, check_views, kill_at, run_in_child
 
 LARGE = list(range(20_000))
 
@@ -44,9 +44,9 @@ def test_what_was_noted_is_there_for_everybody(store_url: str) -> None:
         assert first.position < second.position
         agent_at(store_url).events.append("SEEN", "elsewhere")
 
-    assert in_child(elsewhere) == 0
+    assert run_in_child(elsewhere) == 0
     assert payloads(agent)[1:] == [None, "elsewhere"]
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_a_part_of_them_is_read(store_url: str) -> None:
@@ -120,7 +120,7 @@ def test_many_are_all_or_none_and_are_read_in_pages(store_url: str) -> None:
     assert [next(reader).payload for _ in range(60)] == list(range(60))
     assert payloads(agent, "N", since=next(reader), limit=600) == list(range(61, 661))
     assert payloads(agent, "observation", last=700) == [kinds.Observation("done")]
-    in_order(store_url)
+    check_views(store_url)
 
 
 # -- with the work around it ------------------------------------------------------------------------------------------
@@ -167,24 +167,24 @@ def test_it_lands_with_the_work_once_wherever_it_is_killed(store_url: str) -> No
     agent = agent_at(store_url)
     sites = (Site.WRITE, Site.STEP_DONE, Site.EFFECT_OUTCOME, Site.ITEM_DONE)
     for site, moment in [(site, moment) for site in sites for moment in (CommitMoment.WRITTEN, CommitMoment.AFTER)]:
-        killed_at(lambda: program(store_url), site, moment)
+        kill_at(lambda: program(store_url), site, moment)
         found = [(event.kind, event.payload) for event in agent.events.read()]
         assert found == EXPECTED[: len(found)], f"killed at {site}, {moment}"
     program(store_url)
     program(store_url)
     assert [(event.kind, event.payload) for event in agent.events.read(run="r")] == EXPECTED
     assert [event.payload for event in agent_at(store_url, "other").events.read()] == ["other's"]
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_killed_around_an_append_it_is_there_or_not(store_url: str) -> None:
     agent, expected = agent_at(store_url), 0
     agent.events.append("A")
     for moment in CommitMoment:
-        killed_at(lambda: agent_at(store_url).events.append_many([("B", LARGE)] * 2), Site.EVENT, moment)
+        kill_at(lambda: agent_at(store_url).events.append_many([("B", LARGE)] * 2), Site.EVENT, moment)
         expected += 2 * (moment is CommitMoment.AFTER)
         assert payloads(agent, "B") == [LARGE] * expected
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_in_the_open_of_a_run_it_is_live(store_url: str) -> None:
@@ -210,12 +210,12 @@ def test_numbers_and_times_at_the_ends_are_understood_or_refused(store_url: str)
 # -- reducing --------------------------------------------------------------------------------------------------------
 
 
-def adding(state: dict[str, int], event: Event) -> dict[str, int]:
+def add_event(state: dict[str, int], event: Event) -> dict[str, int]:
     state[event.kind] = state.get(event.kind, 0) + event.payload
     return state
 
 
-def seen_by(calls: list[Any]) -> Any:
+def make_recorder(calls: list[Any]) -> Any:
     def remembering(state: list[Any], event: Event) -> list[Any]:
         calls.append(event.payload)
         return [*state, event.payload]
@@ -225,16 +225,16 @@ def seen_by(calls: list[Any]) -> Any:
 
 def test_they_are_compacted_in_order(store_url: str) -> None:
     agent, initial = agent_at(store_url), {"A": 5}
-    assert agent.events.replay(adding, initial, snapshot="none yet", version=1) == initial
+    assert agent.events.replay(add_event, initial, snapshot="none yet", version=1) == initial
     agent.events.append_many([("A" if number % 2 else "B", number) for number in range(10)])
     events = list(agent.events.read())
-    assert agent.events.replay(adding, initial) == {"A": 30, "B": 20}
+    assert agent.events.replay(add_event, initial) == {"A": 30, "B": 20}
     assert initial == {"A": 5}, "what was given is not touched"
-    assert agent.events.replay(adding, {}, until=events[3]) == {"B": 2, "A": 4}
-    assert agent.events.replay(adding, {}, kind="B") == {"B": 20}
+    assert agent.events.replay(add_event, {}, until=events[3]) == {"B": 2, "A": 4}
+    assert agent.events.replay(add_event, {}, kind="B") == {"B": 20}
     for wrong in (0, True):
         with pytest.raises(ValueError, match="every"):
-            agent.events.replay(adding, {}, every=wrong)
+            agent.events.replay(add_event, {}, every=wrong)
 
 
 def test_what_was_compacted_is_not_compacted_again(store_url: str) -> None:
@@ -243,7 +243,7 @@ def test_what_was_compacted_is_not_compacted_again(store_url: str) -> None:
     calls: list[Any] = []
 
     def reduced(**more: Any) -> Any:
-        return agent.events.replay(seen_by(calls), [], snapshot="all", version=1, every=10, **more)
+        return agent.events.replay(make_recorder(calls), [], snapshot="all", version=1, every=10, **more)
 
     assert reduced() == list(range(25))
     calls.clear()
@@ -278,23 +278,23 @@ def test_another_version_of_a_reducer_starts_again(store_url: str) -> None:
     with pytest.raises(NotStorable, match="snapshot="):
         agent.events.replay(lambda state, event: object(), 0, snapshot="count", version=1, every=1)
     with pytest.raises(TypeError, match="version="):
-        agent.events.replay(adding, {}, snapshot="count", version=True)
+        agent.events.replay(add_event, {}, snapshot="count", version=True)
     for moment in CommitMoment:
 
         def replaying(name: str = f"killed {moment}") -> dict[str, int]:
-            found: dict[str, int] = agent_at(store_url).events.replay(adding, {}, snapshot=name, version=1, every=1)
+            found: dict[str, int] = agent_at(store_url).events.replay(add_event, {}, snapshot=name, version=1, every=1)
             return found
 
-        killed_at(replaying, Site.REPLAY, moment)
+        kill_at(replaying, Site.REPLAY, moment)
         assert replaying() == {"N": 10}
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_without_a_version_nothing_is_saved(store_url: str) -> None:
     agent, calls = agent_at(store_url), list[Any]()
     agent.events.append_many([("N", number) for number in range(5)])
     for _ in range(2):
-        assert agent.events.replay(seen_by(calls), [], snapshot="all", every=2) == list(range(5))
+        assert agent.events.replay(make_recorder(calls), [], snapshot="all", every=2) == list(range(5))
     assert calls == [*range(5), *range(5)]
 
 
@@ -314,7 +314,7 @@ def test_events_are_followed_across_processes_from_the_last_position(store_url: 
             other.events.append("M")
 
     assert [event.payload for event in agent.events.follow("N", since="", timeout=0)] == []
-    thread = threading.Thread(target=lambda: in_child(writer))
+    thread = threading.Thread(target=lambda: run_in_child(writer))
     thread.start()
     first = [next(whole) for _ in range(4)]
     assert [event.payload for event in first] == [0, 1, 2, 3]
@@ -336,7 +336,7 @@ def test_nothing_is_missed_or_given_twice_while_many_write(store_url: str) -> No
         for number in range(each):
             agent.events.append("N", (os.getpid(), number))
 
-    threads = [threading.Thread(target=lambda: in_child(writer)) for _ in range(writers)]
+    threads = [threading.Thread(target=lambda: run_in_child(writer)) for _ in range(writers)]
     for thread in threads:
         thread.start()
     agent, found = agent_at(store_url), list[Event]()
@@ -350,7 +350,7 @@ def test_nothing_is_missed_or_given_twice_while_many_write(store_url: str) -> No
     assert [event.position for event in found] == [event.position for event in agent.events.read("N")]
     for writer_id in {event.payload[0] for event in found}:
         assert [event.payload[1] for event in found if event.payload[0] == writer_id] == list(range(each))
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_a_position_outlives_a_rebuild(store_url: str) -> None:

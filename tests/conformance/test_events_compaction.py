@@ -16,21 +16,21 @@ from perdure.errors import EventsCompacted
 from perdure.journal import archive, rebuild
 from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import agent_at, in_order, killed_at
+from .kit import agent_at, check_views, kill_at
 from .test_checkpoints import noise
 
 AT_ONCE = 1e-6
 
 
-def counted(seen: dict[str, int], event: Any) -> dict[str, int]:
+def count_event(seen: dict[str, int], event: Any) -> dict[str, int]:
     return {**seen, event.kind: seen.get(event.kind, 0) + event.payload["n"]}
 
 
 def count(agent: Agent, **more: Any) -> Any:
-    return agent.events.replay(counted, {}, **{"snapshot": "count", "version": 1, "every": 1, **more})
+    return agent.events.replay(count_event, {}, **{"snapshot": "count", "version": 1, "every": 1, **more})
 
 
-def compacted(agent: Agent, folder: Path, age: Any = AT_ONCE) -> Any:
+def compact_agent(agent: Agent, folder: Path, age: Any = AT_ONCE) -> Any:
     time.sleep(0.005)
     return agent.gc(events_before=age, archive=folder)
 
@@ -57,22 +57,22 @@ def test_a_replay_comes_to_the_same_when_its_events_are_gone(store_url: str, tmp
     assert numbers(agent, kind="N") == list(range(30)), "events stay, unless somebody asks for more"
     time.sleep(0.005)
     told = agent.gc(dry_run=True, events_before=AT_ONCE)
-    report = compacted(agent, tmp_path)
+    report = compact_agent(agent, tmp_path)
     assert (told.events.count, report.notes) == (report.events.count, ())
     assert report.events.count + kept.events.count >= 28
     assert numbers(agent) == [*range(5), 29], "the newest of each kind, with what is in the same entry"
-    assert compacted(agent, tmp_path).events.count == 0, "done again, it does nothing"
+    assert compact_agent(agent, tmp_path).events.count == 0, "done again, it does nothing"
     for _ in range(2):
         assert count(agent) == before
-        in_order(store_url)
+        check_views(store_url)
         rebuild.rebuild(agent._engine.store)
     note(agent, [100, 101])
     assert count(agent) == {"N": before["N"] + 201, "M": 10}
-    assert compacted(agent, tmp_path).events.count >= 2
+    assert compact_agent(agent, tmp_path).events.count >= 2
     rebuild.rebuild(agent._engine.store)
     assert count(agent) == {"N": before["N"] + 201, "M": 10}
     assert all(archive.check(path).entries for path in tmp_path.glob("*.zst"))
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_what_a_replay_has_not_passed_stays(store_url: str, tmp_path: Path) -> None:
@@ -80,24 +80,24 @@ def test_what_a_replay_has_not_passed_stays(store_url: str, tmp_path: Path) -> N
     note(agent, range(20))
     assert count(agent, every=100) == {"N": sum(range(20))}
     note(agent, range(20, 40))
-    report = compacted(agent, tmp_path)
+    report = compact_agent(agent, tmp_path)
     assert numbers(agent) == list(range(19, 40))
     assert "a replay has no snapshot" in report.notes[0]
     assert count(agent, every=100) == {"N": sum(range(40))}
     with pytest.raises(EventsCompacted, match="after its last snapshot"):
         count(agent, snapshot="another")
     with pytest.raises(EventsCompacted, match="a replay needs all events"):
-        agent.events.replay(counted, {})
+        agent.events.replay(count_event, {})
     with pytest.raises(EventsCompacted):
-        agent.events.replay(counted, {}, kind="N", until=next(agent.events.read(last=1)))
-    assert agent.events.replay(counted, {}, kind="M") == {}, "of other kinds nothing is missing"
+        agent.events.replay(count_event, {}, kind="N", until=next(agent.events.read(last=1)))
+    assert agent.events.replay(count_event, {}, kind="M") == {}, "of other kinds nothing is missing"
     agent.events.forget("another name")
     assert count(agent, every=100) == {"N": sum(range(40))}
     agent.events.forget("count")
-    assert (compacted(agent, tmp_path).notes, numbers(agent)) == ((), [39])
+    assert (compact_agent(agent, tmp_path).notes, numbers(agent)) == ((), [39])
     with pytest.raises(EventsCompacted):
         count(agent)
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_following_from_a_compacted_position_is_refused(store_url: str, tmp_path: Path) -> None:
@@ -112,9 +112,9 @@ def test_following_from_a_compacted_position_is_refused(store_url: str, tmp_path
     with agent.run("open") as run:
         run.event("N", {"n": 10})
         note(agent, [11, 12])
-        compacted(agent, tmp_path)
+        compact_agent(agent, tmp_path)
         assert numbers(agent, kind="N") == [10, 11, 12], "a run that is at work keeps its events"
-        assert agent.events.replay(counted, {}, run="open") == {"N": 33}
+        assert agent.events.replay(count_event, {}, run="open") == {"N": 33}
     for since in (events[3], events[3].position, began):
         with pytest.raises(EventsCompacted, match="were compacted"):
             list(agent.events.read(since=since))
@@ -126,7 +126,7 @@ def test_following_from_a_compacted_position_is_refused(store_url: str, tmp_path
     assert numbers(agent, since=quiet[-1]) == [10, 11, 12]
     assert [item.payload["n"] for item in agent.events.follow(since="", timeout=0)] == [2, 10, 11, 12]
     assert numbers(agent, since=datetime.now(UTC)) == []
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_what_another_agent_wrote_along_stays(store_url: str, tmp_path: Path) -> None:
@@ -145,10 +145,10 @@ def test_what_another_agent_wrote_along_stays(store_url: str, tmp_path: Path) ->
             run.step(lambda n=number: both(n), name=f"step {number}")
             run.step(lambda n=number: also(n), name=f"set {number}")
     note(agent, [9])
-    compacted(agent, tmp_path)
+    compact_agent(agent, tmp_path)
     assert numbers(other) == [0, 1, 2, 3, 4]
     assert numbers(agent, kind="S") == [0, 1, 2, 3, 4], "an entry that is needed for something else keeps its events"
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_killed_anywhere_the_replay_is_right(store_url: str, tmp_path: Path) -> None:
@@ -160,17 +160,17 @@ def test_killed_anywhere_the_replay_is_right(store_url: str, tmp_path: Path) -> 
         total += 10
         assert count(agent) == {"N": total}
         agent.close()
-        killed_at(lambda: compacted(agent_at(store_url), tmp_path), site, moment)
+        kill_at(lambda: compact_agent(agent_at(store_url), tmp_path), site, moment)
         agent = agent_at(store_url)
         assert count(agent) == {"N": total}
         if moment is CommitMoment.AFTER:
             rebuild.rebuild(agent._engine.store)
             assert count(agent) == {"N": total}
         agent.close()
-    in_order(store_url)
+    check_views(store_url)
 
 
-def noting(agent: Agent, number: int) -> Any:
+def make_noter(agent: Agent, number: int) -> Any:
     return lambda: note(agent, [number])
 
 
@@ -198,13 +198,13 @@ def test_whatever_is_done_a_replay_is_right_or_refused(
         elif move in ("run", "step"):
             with agent.run(f"{move} {number}") as run:
                 run.event("N", {"n": number})
-                run.step(noting(agent, number), name="note")
+                run.step(make_noter(agent, number), name="note")
             model += [number] * 2
         elif move == "replay" and (known or not gone):
             assert count(agent, every=every) == ({"N": sum(model)} if model else {})
             known = known or bool(model)
         elif move == "compact":
-            compacted(agent, tmp_path / name)
+            compact_agent(agent, tmp_path / name)
             gone = gone or len(numbers(agent)) < len(model)
             left = numbers(agent)
             assert bool(left) == bool(model), "the newest stays"
@@ -216,19 +216,19 @@ def test_whatever_is_done_a_replay_is_right_or_refused(
             agent = agent_at(store_url, name)
     if gone:
         with pytest.raises(EventsCompacted):
-            agent.events.replay(counted, {})
+            agent.events.replay(count_event, {})
     agent.close()
-    in_order(store_url)
+    check_views(store_url)
 
 
 async def test_async_agents_have_the_same(store_url: str, tmp_path: Path) -> None:
     agent = AsyncAgent("tester", store=store_url)
     for number in range(10):
         await agent.events.append("N", {"n": number, "text": noise(number, 200)})
-    assert await agent.events.replay(counted, {}, snapshot="count", version=1, every=1) == {"N": 45}
+    assert await agent.events.replay(count_event, {}, snapshot="count", version=1, every=1) == {"N": 45}
     time.sleep(0.005)
     assert (await agent.gc(events_before=AT_ONCE, archive=tmp_path)).events.count == 9
-    assert await agent.events.replay(counted, {}, snapshot="count", version=1, every=1) == {"N": 45}
+    assert await agent.events.replay(count_event, {}, snapshot="count", version=1, every=1) == {"N": 45}
     with pytest.raises(EventsCompacted):
-        await agent.events.replay(counted, {})
-    in_order(store_url)
+        await agent.events.replay(count_event, {})
+    check_views(store_url)

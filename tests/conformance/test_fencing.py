@@ -13,10 +13,10 @@ import pytest
 from perdure import Agent, AsyncAgent, Done, Fence, NotDone, PerdureError, RunBusy
 from perdure.errors import Diverged
 
-from .kit import World, agent_at, die, expire_leases, forked, in_child, until
+from .kit import World, agent_at, die, expire_leases, fork_program, run_in_child, wait_until
 
 
-def paying(store_url: str, world: World, *, dies: bool) -> Any:
+def make_payment(store_url: str, world: World, *, dies: bool) -> Any:
     agent = agent_at(store_url)
 
     @agent.effect(check=lambda amount, key: Done("paid") if world.count("paid") else NotDone)
@@ -34,9 +34,9 @@ def paying(store_url: str, world: World, *, dies: bool) -> Any:
 
 def test_an_attempt_after_a_takeover_has_a_larger_number(store_url: str, world: World) -> None:
     for _ in range(2):
-        assert in_child(lambda: paying(store_url, world, dies=True)) == 9
-    assert paying(store_url, world, dies=False) == "paid"
-    told = [line.split() for line in world.all() if line != "paid"]
+        assert run_in_child(lambda: make_payment(store_url, world, dies=True)) == 9
+    assert make_payment(store_url, world, dies=False) == "paid"
+    told = [line.split() for line in world.read_all() if line != "paid"]
     keys, fences = zip(*told, strict=True)
     assert len(set(keys)) == 1
     assert list(fences) == sorted(set(fences), key=int) and len(fences) == 3
@@ -51,9 +51,9 @@ def test_an_outside_that_keeps_the_largest_number_refuses_a_late_call(store_url:
         largest[0] = max(largest[0], fence)
         return not late
 
-    assert in_child(lambda: paying(store_url, world, dies=True)) == 9
-    paying(store_url, world, dies=False)
-    first, second = (int(line.split()[1]) for line in world.all() if line != "paid")
+    assert run_in_child(lambda: make_payment(store_url, world, dies=True)) == 9
+    make_payment(store_url, world, dies=False)
+    first, second = (int(line.split()[1]) for line in world.read_all() if line != "paid")
     assert accept(second) and not accept(first)
 
 
@@ -131,9 +131,9 @@ def test_a_process_that_was_stopped_in_a_body_acts_late_with_a_smaller_number(
 
         with suppress(PerdureError), agent.run("r"):
             pay()
-        until(lambda: len(world.all()) == 2)
+        wait_until(lambda: len(world.read_all()) == 2)
 
-    pid = forked(stopped)
+    pid = fork_program(stopped)
     assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])
     try:
         expire_leases(store_url)
@@ -144,15 +144,15 @@ def test_a_process_that_was_stopped_in_a_body_acts_late_with_a_smaller_number(
         def pay(*, key: str, fence: int) -> None:
             world.do(f"{key} {fence}")
 
-        until(lambda: opened(agent, pay))
+        wait_until(lambda: open_and_pay(agent, pay))
     finally:
         os.kill(pid, signal.SIGCONT)
         assert os.waitpid(pid, 0)[1] == 0
-    [(key, fence), (late_key, late_fence)] = [line.split() for line in world.all()]
+    [(key, fence), (late_key, late_fence)] = [line.split() for line in world.read_all()]
     assert key == late_key and int(late_fence) < int(fence)
 
 
-def opened(agent: Agent, pay: Any) -> bool:
+def open_and_pay(agent: Agent, pay: Any) -> bool:
     try:
         with agent.run("r"):
             pay()

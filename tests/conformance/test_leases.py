@@ -13,7 +13,7 @@ from perdure.platform import failpoints
 from perdure.platform.failpoints import CommitMoment, Site
 from perdure.records import RunResumed
 
-from .kit import World, agent_at, die, in_child, lose_lease
+from .kit import World, agent_at, die, lose_lease, run_in_child
 
 
 def test_the_fence_is_compared_with_every_write(store_url: str, world: World) -> None:
@@ -34,12 +34,12 @@ def test_the_fence_is_compared_with_every_write(store_url: str, world: World) ->
     with pytest.raises(LeaseLost):
         program()
     info = agent.runs.get("r")
-    assert (info.state, len(info.events), world.all()) == ({"mine": 1}, 2, [])
+    assert (info.state, len(info.events), world.read_all()) == ({"mine": 1}, 2, [])
 
 
 def test_every_takeover_has_a_fence_of_its_own(store_url: str) -> None:
     for _ in range(3):
-        assert in_child(lambda: agent_at(store_url).run("r").__enter__() and die()) == 9
+        assert run_in_child(lambda: agent_at(store_url).run("r").__enter__() and die()) == 9
     with agent_at(store_url).run("r"):
         pass
     entries = [event.record for event in agent_at(store_url).runs.get("r").events]
@@ -62,7 +62,7 @@ def test_a_run_that_ended_is_free_while_its_process_lives_on(store_url: str, how
         os.write(ready[1], b"x")
         os.read(release[0], 1)
 
-    thread = threading.Thread(target=lambda: in_child(use_and_live_on))
+    thread = threading.Thread(target=lambda: run_in_child(use_and_live_on))
     thread.start()
     os.read(ready[0], 1)
     try:
@@ -92,7 +92,7 @@ def test_a_process_suspended_between_intent_and_body_does_not_act(store_url: str
 
     def sleep_too_long(site: Site, moment: CommitMoment) -> None:
         if (site, moment) == (Site.EFFECT_INTENT, CommitMoment.AFTER):
-            agent._engine.tenancy._deadline = 0
+            agent._engine.lease_keeper._deadline = 0
             lose_lease(store_url, "r")
 
     failpoints.arm(sleep_too_long)
@@ -101,13 +101,13 @@ def test_a_process_suspended_between_intent_and_body_does_not_act(store_url: str
             run.effect(lambda: world.do("paid"), name="pay")
     finally:
         failpoints.arm(None)
-    assert world.all() == []
+    assert world.read_all() == []
 
 
 def test_an_old_deadline_alone_loses_nothing(store_url: str, world: World) -> None:
     agent = agent_at(store_url)
     with agent.run("r") as run:
-        agent._engine.tenancy._deadline = 0
+        agent._engine.lease_keeper._deadline = 0
         run.effect(lambda: world.do("paid"), name="pay")
-        assert not agent._engine.tenancy.expired()
-    assert world.all() == ["paid"]
+        assert not agent._engine.lease_keeper.has_expired()
+    assert world.read_all() == ["paid"]

@@ -11,7 +11,7 @@ import pytest
 from perdure import Agent, AsyncAgent, PerdureError
 from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import World, agent_at, killed_at
+from .kit import World, agent_at, kill_at
 
 
 def test_a_resumed_loop_gives_positions_in_the_list(store_url: str, world: World) -> None:
@@ -20,9 +20,9 @@ def test_a_resumed_loop_gives_positions_in_the_list(store_url: str, world: World
             for index, page in run.each(["a", "b", "c", "d"], index=True):
                 world.do(f"{index} {page}")
 
-    killed_at(program, Site.ITEM_DONE, CommitMoment.AFTER, nth=2)
+    kill_at(program, Site.ITEM_DONE, CommitMoment.AFTER, nth=2)
     program()
-    assert world.all() == ["0 a", "1 b", "2 c", "3 d"]
+    assert world.read_all() == ["0 a", "1 b", "2 c", "3 d"]
 
 
 def test_positions_are_those_of_the_list_given_now(file_url: str) -> None:

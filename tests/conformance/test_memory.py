@@ -14,7 +14,7 @@ from perdure import AsyncAgent
 from perdure.errors import MemoryNotFound
 from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import agent_at, in_child, in_order, killed_at
+from .kit import agent_at, check_views, kill_at, run_in_child
 
 LARGE = " ".join(f"word{n}" for n in range(2000))
 
@@ -45,8 +45,8 @@ def test_what_is_remembered_is_recalled_by_everybody(store_url: str) -> None:
         assert memory.list(tags=["seat", "food"]) == memory.list(user="bob") == memory.list(source="web") == []
         assert memory.list(kind="procedural", min_trust=0.6) == []
 
-    assert in_child(other) == 0
-    in_order(store_url)
+    assert run_in_child(other) == 0
+    check_views(store_url)
 
 
 def test_a_fact_that_was_replaced_is_readable_as_of_its_time(store_url: str) -> None:
@@ -68,7 +68,7 @@ def test_a_fact_that_was_replaced_is_readable_as_of_its_time(store_url: str) -> 
     assert rome.id in [recalled.id for recalled in memory.list(about="alice.city")]
     with pytest.raises(MemoryNotFound):
         memory.remember("Bob", supersedes="nothing")
-    in_order(store_url)
+    check_views(store_url)
 
 
 ADDITIONS: tuple[dict[str, Any], ...] = (
@@ -117,7 +117,7 @@ def test_the_same_again_is_counted_and_the_opposite_is_surfaced(store_url: str) 
     many = memory.remember_all(["hello", "hello", {"text": "hello", "user": "bob"}], kind="episodic", thread="chat")
     assert [recalled.place for recalled in many] == [1, 2, 3]
     assert memory.remember("tea time", derived_from=[doubtful, first]).trust == 0
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_a_memory_lands_with_its_step_or_not_at_all(store_url: str) -> None:
@@ -139,11 +139,11 @@ def test_a_memory_lands_with_its_step_or_not_at_all(store_url: str) -> None:
 
     for site, nth in ((Site.STEP_DONE, 1), (Site.MEMORY, 1)):
         for moment in CommitMoment:
-            killed_at(program, site, moment, nth)
+            kill_at(program, site, moment, nth)
             texts = sorted(recalled.text for recalled in agent_at(store_url).memory.list(all=True))
             whole = ["It rained", "Rain is wet"]
             assert texts in ([], whole, ["In the open", *whole])
-            in_order(store_url)
+            check_views(store_url)
             if site == Site.STEP_DONE and moment == CommitMoment.WRITTEN:
                 assert texts == []
     program()

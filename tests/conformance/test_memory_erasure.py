@@ -23,23 +23,23 @@ from perdure.platform.failpoints import CommitMoment, Site
 from perdure.work.threads import write
 from perdure.work.threads.write import NewThreadCheckpoint
 
-from .kit import agent_at, in_order
-from .test_memory_forgetting import SECRET, found
-from .test_recall import by_letters
+from .kit import agent_at, check_views
+from .test_memory_forgetting import SECRET, search_store
+from .test_recall import embed_letters
 from .test_transfer import KEY, OPEN
 
 
 @pytest.fixture(autouse=True)
-def uncompressed(monkeypatch: pytest.MonkeyPatch) -> None:
+def store_uncompressed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "compress", lambda data: b"\x00" + bytes(data))
 
 
-def left(report: ForgetResult) -> list[tuple[str, str]]:
+def list_left(report: ForgetResult) -> list[tuple[str, str]]:
     assert all(trace.left for trace in report.elsewhere)
     return sorted((trace.kind, trace.run) for trace in report.elsewhere)
 
 
-def erased(report: ForgetResult) -> list[str]:
+def list_erased(report: ForgetResult) -> list[str]:
     return sorted(trace.kind for trace in report.erased)
 
 
@@ -73,13 +73,13 @@ def test_what_a_fork_at_work_shares_stays_until_it_is_over(store_url: str) -> No
     agent.runs.fork("fork", to="fork of the fork")
     finder.run("fork")
     report = agent.memory.forget(agent.memory.remember(SECRET), everywhere=True)
-    assert left(report) == [("step", "origin")]
+    assert list_left(report) == [("step", "origin")]
     assert "fork of the fork" in report.elsewhere[0].left
     finder.run("fork of the fork")
     assert finder.calls == 1, "it was replayed"
-    assert erased(agent.memory.forget(text=SECRET, everywhere=True)) == ["step"]
-    assert found(store_url) == set()
-    in_order(store_url)
+    assert list_erased(agent.memory.forget(text=SECRET, everywhere=True)) == ["step"]
+    assert search_store(store_url) == set()
+    check_views(store_url)
 
 
 @pytest.mark.stores("sqlite")
@@ -89,8 +89,8 @@ def test_what_was_forked_off_before_it_does_not_matter(store_url: str) -> None:
     finder.run("origin")
     agent.runs.fork("origin", at=1, to="fork")
     report = agent.memory.forget(agent.memory.remember(SECRET), everywhere=True)
-    assert (left(report), erased(report)) == ([], ["step"])
-    in_order(store_url)
+    assert (list_left(report), list_erased(report)) == ([], ["step"])
+    check_views(store_url)
 
 
 def test_a_fork_at_the_moment_of_an_erasure_gets_all_of_it(store_url: str) -> None:
@@ -107,10 +107,10 @@ def test_a_fork_at_the_moment_of_an_erasure_gets_all_of_it(store_url: str) -> No
     failpoints.arm(fork)
     report = agent.memory.forget(kept, everywhere=True)
     failpoints.arm(None)
-    assert left(report) == [("step", "origin")]
+    assert list_left(report) == [("step", "origin")]
     finder.run("fork")
     assert finder.calls == 1
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_what_is_part_of_a_run_at_work_stays_until_that_is_over(store_url: str) -> None:
@@ -125,12 +125,12 @@ def test_what_is_part_of_a_run_at_work_stays_until_that_is_over(store_url: str) 
 
     outer(ends=False)
     report = agent.memory.forget(agent.memory.remember(SECRET), everywhere=True)
-    assert left(report) == [("step", "inner")]
+    assert list_left(report) == [("step", "inner")]
     assert "outer" in report.elsewhere[0].left
     outer(ends=True)
     assert finder.calls == 1
-    assert erased(agent.memory.forget(text=SECRET, everywhere=True)) == ["step"]
-    in_order(store_url)
+    assert list_erased(agent.memory.forget(text=SECRET, everywhere=True)) == ["step"]
+    check_views(store_url)
 
 
 # -- what a run came to -----------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def test_the_result_of_a_run_that_is_over_is_erased_and_says_so(store_url: str) 
         raise KeyboardInterrupt
     agent.runs.cancel("asked")
     report = agent.memory.forget(agent.memory.remember(SECRET), everywhere=True)
-    assert (erased(report), left(report)) == (["result"], [("input", "asked")])
+    assert (list_erased(report), list_left(report)) == (["result"], [("input", "asked")])
     with pytest.raises(ResultErased, match="'over' was erased"):
         agent.runs.result("over")
     info = agent.runs.get("over")
@@ -154,10 +154,10 @@ def test_the_result_of_a_run_that_is_over_is_erased_and_says_so(store_url: str) 
         assert run.finished
         with pytest.raises(ResultErased):
             _ = run.result
-    in_order(store_url)
+    check_views(store_url)
     agent.gc(compact_before=0.001)
     assert agent.runs.get("over").status == "finished"
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_a_run_whose_result_was_erased_is_finished_wherever_its_agent_goes(store_url: str, tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_a_run_whose_result_was_erased_is_finished_wherever_its_agent_goes(store
     agent.export(tmp_path / "it.perdure")
     copy = Agent.import_from(tmp_path / "it.perdure", store=tmp_path / "other.db", name="copy")
     assert copy.runs.get("asked").status == "finished"
-    in_order(f"sqlite:///{tmp_path / 'other.db'}")
+    check_views(f"sqlite:///{tmp_path / 'other.db'}")
 
 
 def test_what_an_agent_forgets_while_it_is_away_is_forgotten_at_home_too(store_url: str, tmp_path: Path) -> None:
@@ -186,12 +186,12 @@ def test_what_an_agent_forgets_while_it_is_away_is_forgotten_at_home_too(store_u
         run.result = SECRET
     agent.export(tmp_path / "there.perdure", move=True, **KEY)
     away = Agent.import_from(tmp_path / "there.perdure", store=tmp_path / "away.db", **OPEN)
-    assert left(away.memory.forget(kept.id, everywhere=True)) == []
+    assert list_left(away.memory.forget(kept.id, everywhere=True)) == []
     away.export(tmp_path / "back.perdure", move=True, **KEY)
     home = Agent.import_from(tmp_path / "back.perdure", store=store_url, **OPEN)
-    assert found(store_url) == set()
+    assert search_store(store_url) == set()
     assert (home.runs.get("over").state, home.runs.get("over").erased) == ({}, True)
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_how_a_run_failed_before_it_finished_goes_too(store_url: str) -> None:
@@ -201,10 +201,10 @@ def test_how_a_run_failed_before_it_finished_goes_too(store_url: str) -> None:
     with agent.run("clumsy"):
         pass
     report = agent.memory.forget(agent.memory.remember(SECRET), everywhere=True)
-    assert (erased(report), left(report)) == (["failure"], [])
-    assert found(store_url) == set()
+    assert (list_erased(report), list_left(report)) == (["failure"], [])
+    assert search_store(store_url) == set()
     assert agent.runs.get("clumsy").status == "finished"
-    in_order(store_url)
+    check_views(store_url)
 
 
 # -- conversations ----------------------------------------------------------------------------------------------------
@@ -227,13 +227,13 @@ def test_a_summary_of_what_was_said_is_told_and_goes_with_it(store_url: str) -> 
     kinds = [trace.kind for trace in agent.memory.forget(kept).elsewhere]
     assert sorted(kinds) == ["message", "message", "summary", "summary"]
     report = agent.memory.forget(text=secret, everywhere=True)
-    assert erased(report) == ["message", "summary"]
-    assert left(report) == [("message", "open"), ("summary", "open")]
+    assert list_erased(report) == ["message", "summary"]
+    assert list_left(report) == [("message", "open"), ("summary", "open")]
     agent.runs.cancel("open")
-    assert erased(agent.memory.forget(text=secret, everywhere=True)) == ["message", "summary"]
-    assert found(store_url) == set()
+    assert list_erased(agent.memory.forget(text=secret, everywhere=True)) == ["message", "summary"]
+    assert search_store(store_url) == set()
     assert len(agent.runs.get("over").messages) == 3
-    in_order(store_url)
+    check_views(store_url)
 
 
 @pytest.mark.stores("sqlite")
@@ -254,8 +254,8 @@ def test_the_first_words_of_a_message_that_is_gone_are_found(store_url: str) -> 
         run.messages.extend(["one", "two"])
         run.compact(keep=0, summarise=lambda messages: f"- user: {SECRET[:30]}…")
     report = agent.memory.forget(agent.memory.remember(SECRET), everywhere=True)
-    assert erased(report) == ["step", "summary"]
-    assert found(store_url) == set()
+    assert list_erased(report) == ["step", "summary"]
+    assert search_store(store_url) == set()
 
 
 # -- what lies beside the journal -------------------------------------------------------------------------------------
@@ -269,13 +269,13 @@ def test_documents_that_are_found_by_words_leave_no_word(store_url: str) -> None
     place = (engine.stream, "notes", "k")
     documents = [IndexedDocument("text", SECRET, "letters", bytes(8))]
     drive_sync(engine.store, state.land(engine, Site.STATE, [SetKey(place, packed, made, documents=documents)]))
-    assert {"documents"} <= found(store_url)
+    assert {"documents"} <= search_store(store_url)
     agent.memory.forget(kept, everywhere=True)
-    assert found(store_url) == set()
-    in_order(store_url)
+    assert search_store(store_url) == set()
+    check_views(store_url)
 
 
-def noted(state: list[Any], event: Event) -> list[Any]:
+def note_event(state: list[Any], event: Event) -> list[Any]:
     return [*state, event.payload]
 
 
@@ -283,14 +283,14 @@ def test_what_replays_have_kept_is_told_and_goes(store_url: str) -> None:
     agent = agent_at(store_url)
     agent.events.append("TOLD", SECRET)
     agent.events.append("TOLD", "nothing")
-    assert agent.events.replay(noted, [], snapshot="all", version=1, every=1) == [SECRET, "nothing"]
+    assert agent.events.replay(note_event, [], snapshot="all", version=1, every=1) == [SECRET, "nothing"]
     kept = agent.memory.remember(SECRET)
     assert sorted(trace.kind for trace in agent.memory.forget(kept).elsewhere) == ["event", "snapshot"]
     report = agent.memory.forget(text=SECRET, everywhere=True)
-    assert (erased(report), left(report)) == (["event", "snapshot"], [])
-    assert found(store_url) == set()
-    assert agent.events.replay(noted, [], snapshot="all", version=1, every=1) == ["nothing"]
-    in_order(store_url)
+    assert (list_erased(report), list_left(report)) == (["event", "snapshot"], [])
+    assert search_store(store_url) == set()
+    assert agent.events.replay(note_event, [], snapshot="all", version=1, every=1) == ["nothing"]
+    check_views(store_url)
 
 
 def test_what_was_deleted_is_erased_and_what_was_not_is_told(store_url: str) -> None:
@@ -299,17 +299,17 @@ def test_what_was_deleted_is_erased_and_what_was_not_is_told(store_url: str) -> 
     agent.checkpoint.create("draft", {"text": SECRET * 500})
     agent.artifacts.save("file", SECRET.encode() * 500)
     made = NewThreadCheckpoint("talk", "", "1", "", {}, {}, {"said": [SECRET]}, {"said": "1"})
-    drive_sync(agent._engine.store, write.put(agent._engine, made))
+    drive_sync(agent._engine.store, write.put_checkpoint(agent._engine, made))
     report = agent.memory.forget(agent.memory.remember(SECRET), everywhere=True)
-    assert left(report) == [("artifact", ""), ("checkpoint", ""), ("checkpoint", ""), ("thread", "")]
+    assert list_left(report) == [("artifact", ""), ("checkpoint", ""), ("checkpoint", ""), ("thread", "")]
     agent.checkpoint.delete("draft")
     agent.artifacts.delete("file")
     agent.threads.delete("talk")
     report = agent.memory.forget(text=SECRET, everywhere=True)
-    assert (erased(report), left(report)) == (["artifact", "checkpoint", "checkpoint", "thread"], [])
-    assert found(store_url) == set()
+    assert (list_erased(report), list_left(report)) == (["artifact", "checkpoint", "checkpoint", "thread"], [])
+    assert search_store(store_url) == set()
     assert agent.checkpoint.create("draft", 3) == 3, "no number is given twice"
-    in_order(store_url)
+    check_views(store_url)
 
 
 class Index:
@@ -347,7 +347,7 @@ class Index:
 def test_a_vector_database_that_was_away_catches_up_with_what_was_forgotten(store_url: str) -> None:
     index = Index()
 
-    def opened(*, attached: bool, embedder: Any = by_letters) -> Agent:
+    def opened(*, attached: bool, embedder: Any = embed_letters) -> Agent:
         agent = Agent("tester", store=store_url, embedder=embedder)
         agent.memory.vectors = index if attached else None
         return agent
@@ -369,7 +369,7 @@ def test_a_vector_database_that_was_away_catches_up_with_what_was_forgotten(stor
     assert agent.memory.forget(agent.memory.list()[0]).notes == opened(attached=True).memory.forget(text="x" * 8).notes
     assert index.all == 3
     agent.close()
-    agent = opened(attached=True, embedder=by_length)
+    agent = opened(attached=True, embedder=embed_by_length)
     agent.memory.reembed()
     assert index.all == 0, "of the other model nothing is left"
     agent.memory.recall("parrot")
@@ -377,7 +377,7 @@ def test_a_vector_database_that_was_away_catches_up_with_what_was_forgotten(stor
     agent.close()
 
 
-def by_length(texts: Sequence[str]) -> list[list[float]]:
+def embed_by_length(texts: Sequence[str]) -> list[list[float]]:
     return [[1.0, float(len(text))] for text in texts]
 
 
@@ -416,7 +416,7 @@ def test_what_other_agents_have_is_told_and_left(store_url: str, tmp_path: Path)
     assert (other.runs.result("r"), len(other.runs.get("r").messages)) == (SECRET, 1)
     assert (tmp_path / "desk/MEMORY.md").read_text() == f"- {SECRET}\n"
     assert other.memory.forget(text=SECRET, everywhere=True).erased
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_lines_of_other_agents_in_an_archive_stay(store_url: str) -> None:
@@ -442,13 +442,13 @@ def test_a_text_is_forgotten_that_no_memory_has_any_more(store_url: str) -> None
     assert (agent.memory.forget(text=SECRET).ids, bool(agent.memory.forget(text="nobody knows it"))) == ((), False)
     assert str(agent.memory.forget(text=SECRET)) == "nothing to forget; the text is still in 1 other places"
     report = agent.memory.forget(text=SECRET, everywhere=True)
-    assert (report.count, erased(report), bool(report)) == (0, ["state"], True)
-    assert found(store_url) == set()
+    assert (report.count, list_erased(report), bool(report)) == (0, ["state"], True)
+    assert search_store(store_url) == set()
     assert any("too short" in note for note in agent.memory.forget(user="bob").notes)
     for wrong in ({"text": "Bob"}, {"text": SECRET, "user": "bob"}):
         with pytest.raises((TypeError, ValueError)):
             agent.memory.forget(**wrong)
-    in_order(store_url)
+    check_views(store_url)
 
 
 @pytest.mark.stores("sqlite")

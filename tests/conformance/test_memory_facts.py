@@ -16,14 +16,14 @@ from perdure import Agent
 from perdure.memory.results import Memory
 from perdure.values.clock import SystemClock
 
-from .kit import agent_at, in_order
+from .kit import agent_at, check_views
 
 BEGIN = datetime(2020, 1, 1, tzinfo=UTC)
 NUMBERS = count()
 DAYS = st.integers(0, 12)
 
 
-def at(day: float) -> datetime:
+def day_time(day: float) -> datetime:
     return BEGIN + timedelta(days=day)
 
 
@@ -35,12 +35,12 @@ class Story:
         self.about = f"thing{next(NUMBERS)}.value"
         self.expected: dict[int, Memory] = {}
 
-    def held(self, day: float) -> list[str]:
-        return [memory.id for memory in self.memory.list(about=self.about, as_of=at(day))]
+    def list_valid(self, day: float) -> list[str]:
+        return [memory.id for memory in self.memory.list(about=self.about, as_of=day_time(day))]
 
     def put(self, day: int, **given: Any) -> None:
         text = f"It is {next(NUMBERS)}"
-        self.expected[day] = self.memory.remember(text, about=self.about, valid_from=at(day), **given)
+        self.expected[day] = self.memory.remember(text, about=self.about, valid_from=day_time(day), **given)
 
     def comes(self, day: int) -> None:
         """In the place of what held then; before all others it says when it ended."""
@@ -48,7 +48,7 @@ class Story:
         if before or not self.expected:
             self.put(day, supersedes=[self.expected[max(before)]] if before else [])
         else:
-            self.put(day, valid_to=at(min(self.expected)))
+            self.put(day, valid_to=day_time(min(self.expected)))
 
     def was_so_already(self, day: int, instead: int) -> None:
         """In the place of one that begins later: there never was one between."""
@@ -61,10 +61,12 @@ class Story:
         for day in range(14):
             begun = [begin for begin in self.expected if begin <= day]
             right = [self.expected[max(begun)].id] if begun else []
-            assert self.held(day) == self.held(day + 0.5) == right
+            assert self.list_valid(day) == self.list_valid(day + 0.5) == right
 
 
-def told(store_url: str, days: st.SearchStrategy[Any], tell: Callable[[Story, Any], None], *, inside: bool) -> None:
+def tell_stories(
+    store_url: str, days: st.SearchStrategy[Any], tell: Callable[[Story, Any], None], *, inside: bool
+) -> None:
     """Many stories, in one store; in the open, or each in a step of its own."""
     with closing(agent_at(store_url)) as agent:
 
@@ -80,10 +82,10 @@ def told(store_url: str, days: st.SearchStrategy[Any], tell: Callable[[Story, An
             story.check()
 
         each()
-    in_order(store_url)
+    check_views(store_url)
 
 
-def in_any_order(story: Story, days: Sequence[int]) -> None:
+def check_any_order(story: Story, days: Sequence[int]) -> None:
     for day in days:
         story.comes(day)
         story.check()
@@ -91,7 +93,7 @@ def in_any_order(story: Story, days: Sequence[int]) -> None:
 
 @pytest.mark.parametrize("inside", [False, True])
 def test_at_each_time_one_holds_in_whatever_order_they_come(store_url: str, inside: bool) -> None:
-    told(store_url, st.lists(DAYS, min_size=1, max_size=6), in_any_order, inside=inside)
+    tell_stories(store_url, st.lists(DAYS, min_size=1, max_size=6), check_any_order, inside=inside)
 
 
 def with_corrections(story: Story, moves: Sequence[tuple[int, bool]]) -> None:
@@ -107,7 +109,7 @@ def with_corrections(story: Story, moves: Sequence[tuple[int, bool]]) -> None:
 @pytest.mark.parametrize("inside", [False, True])
 def test_what_was_never_so_leaves_no_gap_and_nothing_beside(store_url: str, inside: bool) -> None:
     moves = st.lists(st.tuples(DAYS, st.booleans()), min_size=2, max_size=6)
-    told(store_url, moves, with_corrections, inside=inside)
+    tell_stories(store_url, moves, with_corrections, inside=inside)
 
 
 def cities(agent: Agent) -> tuple[Memory, Memory, Memory]:
@@ -134,7 +136,7 @@ def test_what_is_put_between_two_ends_where_the_next_begins(store_url: str) -> N
             [found] = agent.memory.recall("where does Ann live?", as_of=f"{year}-06-01")
             assert found.id == city.id
         assert agent.memory.contradictions() == []
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_when_the_next_is_undone_what_was_before_it_goes_on(store_url: str) -> None:
@@ -146,7 +148,7 @@ def test_when_the_next_is_undone_what_was_before_it_goes_on(store_url: str) -> N
         assert agent.memory.get(rome).valid_to is None
         later = agent.memory.remember("Ann lives in Bern", about="ann.city", valid_from="2023-01-01", supersedes=rome)
         assert (later.valid_to, agent.memory.get(oslo).withdrawn) == (None, True)
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_when_the_next_is_forgotten_what_was_before_it_stays_over(store_url: str) -> None:
@@ -156,7 +158,7 @@ def test_when_the_next_is_forgotten_what_was_before_it_stays_over(store_url: str
         assert agent.memory.list() == []
         over = agent.memory.get(rome)
         assert (over.valid_to, over.superseded_by, over.current) == (oslo.valid_from, "", False)
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_only_what_is_about_the_same_follows(store_url: str) -> None:
@@ -170,7 +172,7 @@ def test_only_what_is_about_the_same_follows(store_url: str) -> None:
         rumour = put("Carl is at sea", about="carl", valid_from="2024-01-01", trust="untrusted", supersedes=two)
         known = put("Carl lives in Basel", about="carl", valid_from="2022-01-01", supersedes=two)
         assert (known.valid_to, known.contradicts) == (None, (rumour.id,))
-    in_order(store_url)
+    check_views(store_url)
 
 
 # What holds only later
@@ -208,7 +210,7 @@ def test_a_fact_that_begins_later_is_not_told_as_if_it_was_so(store_url: str) ->
             assert run.step(plan) == right
         assert ask() == right
         assert len(agent.memory.list(all=True)) == len(agent.memory.history("ann.city")) + 2 == 3
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_what_is_so_until_later_is_not_let_go_as_if_it_was_over(store_url: str) -> None:
@@ -219,7 +221,7 @@ def test_what_is_so_until_later_is_not_let_go_as_if_it_was_over(store_url: str) 
         agent.memory.retain("semantic", max_items=2)
         agent.gc()
         assert {memory.id for memory in agent.memory.list(all=True)} == {now.id, later.id}
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_what_is_so_from_now_on_is_seen_by_whose_clock_is_behind(store_url: str, monkeypatch: Any) -> None:
@@ -241,14 +243,14 @@ def _undone(store_url: str, bad: list[bool], one_by_one: bool) -> None:
         for day, is_bad in enumerate(bad):
             source = f"web {day}" if is_bad and one_by_one else "web" if is_bad else "hr"
             text = f"It is {day}"
-            given = {"about": about, "valid_from": at(day), "source": source}
+            given = {"about": about, "valid_from": day_time(day), "source": source}
             last = agent.memory.remember(text, **given, supersedes=[last] if last else [])
             kept.update({} if is_bad else {day: text})
         for source in [f"web {day}" for day in range(len(bad))] if one_by_one else ["web"]:
             agent.memory.rollback(source=source)
         for day in range(len(bad) + 1):
             there = [begin for begin in kept if begin <= day]
-            held = [memory.text for memory in agent.memory.list(about=about, as_of=at(day + 0.5))]
+            held = [memory.text for memory in agent.memory.list(about=about, as_of=day_time(day + 0.5))]
             assert held == ([kept[max(there)]] if there else []), (bad, day)
 
 
@@ -266,35 +268,45 @@ def test_what_is_undone_between_others_brings_nothing_back_beside_them(store_url
         assert [memory.id for memory in agent.memory.list(about="q.v")] == [third.id]
         assert agent.memory.get(first.id).superseded_by == third.id
         assert agent.memory.contradictions() == []
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_a_stated_end_ends_a_fact(store_url: str) -> None:
     with closing(agent_at(store_url)) as agent:
         more = {"importance": 1.0, "meta": {"who": "gus"}, "tags": "hr"}
-        first = agent.memory.remember("Gus is on leave", about="gus.status", valid_from=at(1), **more)
-        ended = agent.memory.remember("Gus is on leave", about="gus.status", valid_from=at(1), valid_to=at(9))
-        assert (ended.supersedes, ended.valid_to) == ((first.id,), at(9))
+        first = agent.memory.remember("Gus is on leave", about="gus.status", valid_from=day_time(1), **more)
+        ended = agent.memory.remember(
+            "Gus is on leave", about="gus.status", valid_from=day_time(1), valid_to=day_time(9)
+        )
+        assert (ended.supersedes, ended.valid_to) == ((first.id,), day_time(9))
         assert (ended.importance, ended.meta, ended.tags) == (1, {"who": "gus"}, ("hr",))
         assert agent.memory.list(about="gus.status") == []
-        assert [memory.id for memory in agent.memory.list(about="gus.status", as_of=at(5))] == [ended.id]
-        again = agent.memory.remember("Gus is on leave", about="gus.status", valid_from=at(1), valid_to=at(9))
-        assert [memory.text for memory in agent.memory.list(about="gus.status", as_of=at(5))] == [again.text]
-    in_order(store_url)
+        assert [memory.id for memory in agent.memory.list(about="gus.status", as_of=day_time(5))] == [ended.id]
+        again = agent.memory.remember(
+            "Gus is on leave", about="gus.status", valid_from=day_time(1), valid_to=day_time(9)
+        )
+        assert [memory.text for memory in agent.memory.list(about="gus.status", as_of=day_time(5))] == [again.text]
+    check_views(store_url)
 
 
 def test_what_is_trusted_less_ends_nothing(store_url: str) -> None:
     with closing(agent_at(store_url)) as agent:
-        agent.memory.remember("Gus is on leave", about="gus.status", valid_from=at(1))
-        agent.memory.remember("Gus is on leave", about="gus.status", valid_from=at(1), valid_to=at(9), trust=0.1)
+        agent.memory.remember("Gus is on leave", about="gus.status", valid_from=day_time(1))
+        agent.memory.remember(
+            "Gus is on leave", about="gus.status", valid_from=day_time(1), valid_to=day_time(9), trust=0.1
+        )
         assert [memory.valid_to for memory in agent.memory.list(about="gus.status")] == [None]
 
 
 def test_facts_of_different_times_are_not_against_each_other(store_url: str) -> None:
     with closing(agent_at(store_url)) as agent:
-        agent.memory.remember("Dana works at Corex", about="dana.job", valid_from=at(9))
-        old = agent.memory.remember("Dana works at Zero", about="dana.job", valid_from=at(1), valid_to=at(9))
-        beside = agent.memory.remember("Dana works at Acme", about="dana.job", valid_from=at(1), valid_to=at(10))
+        agent.memory.remember("Dana works at Corex", about="dana.job", valid_from=day_time(9))
+        old = agent.memory.remember(
+            "Dana works at Zero", about="dana.job", valid_from=day_time(1), valid_to=day_time(9)
+        )
+        beside = agent.memory.remember(
+            "Dana works at Acme", about="dana.job", valid_from=day_time(1), valid_to=day_time(10)
+        )
         assert (old.contradicts, len(beside.contradicts)) == ((), 2)
 
 

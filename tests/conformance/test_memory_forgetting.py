@@ -15,14 +15,14 @@ from perdure.journal import objects
 from perdure.platform.failpoints import CommitMoment, Site
 from perdure.store.postgres.url import is_postgres
 
-from .kit import Behind, agent_at, in_order, killed_at
+from .kit import Behind, agent_at, check_views, kill_at
 
 WORDS = ("quetzalcoatl", "xylophage", "4711-0815")
 SECRET = "Quetzalcoatl keeps a xylophage under number 4711-0815"
 FILLER = " ".join(f"filler{n}" for n in range(2000))
 
 
-def everything(store_url: str) -> Iterator[tuple[str, str]]:
+def read_everything(store_url: str) -> Iterator[tuple[str, str]]:
     """All that a store has, table by table: also the tables in which an index keeps itself."""
     with Behind(store_url) as behind:
         tables = (
@@ -48,8 +48,8 @@ def _text(value: object) -> str:
     return bytes(value).decode("latin-1") if isinstance(value, bytes | memoryview) else str(value)
 
 
-def found(store_url: str) -> set[str]:
-    return {where for where, text in everything(store_url) if any(word in text for word in WORDS)}
+def search_store(store_url: str) -> set[str]:
+    return {where for where, text in read_everything(store_url) if any(word in text for word in WORDS)}
 
 
 def fill(agent: Agent) -> None:
@@ -72,21 +72,21 @@ def fill(agent: Agent) -> None:
 
 
 @pytest.fixture(autouse=True)
-def uncompressed(monkeypatch: pytest.MonkeyPatch) -> None:
+def store_uncompressed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "compress", lambda data: b"\x00" + bytes(data))
 
 
 def test_nothing_is_left_of_what_was_forgotten(store_url: str) -> None:
     agent = agent_at(store_url)
     fill(agent)
-    assert {"journal", "memories", "objects"} <= found(store_url)
+    assert {"journal", "memories", "objects"} <= search_store(store_url)
     report = agent.memory.forget(user="quetzalcoatl", reason="asked for it", by="ann")
     assert (report.count, report.entries, report.elsewhere, report.erased) == (4, 5, (), ())
     assert report.objects > 0
-    assert found(store_url) == set()
+    assert search_store(store_url) == set()
     agent.close()
     again = agent_at(store_url)
-    assert found(store_url) == set()
+    assert search_store(store_url) == set()
     assert again.memory.list(user="quetzalcoatl", all=True) == again.memory.recall("xylophage") == []
     assert len(again.memory.list()) == 41
     assert again.memory.list(about="bob")[0].meta == {"large": FILLER}
@@ -97,7 +97,7 @@ def test_nothing_is_left_of_what_was_forgotten(store_url: str) -> None:
     assert again.memory.forget(user="quetzalcoatl").count == 0
     with pytest.raises(TypeError, match="say which"):
         again.memory.forget()
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_where_else_it_is_is_told_and_everywhere_erases_it(store_url: str) -> None:
@@ -134,7 +134,7 @@ def test_where_else_it_is_is_told_and_everywhere_erases_it(store_url: str) -> No
     assert agent.runs.get("over").state == {"n": 1}
     agent.checkpoint.delete("draft")
     agent.runs.cancel("open")
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_what_a_step_wrote_beside_the_text_stays(store_url: str) -> None:
@@ -153,10 +153,10 @@ def test_what_a_step_wrote_beside_the_text_stays(store_url: str) -> None:
         run.messages.extend({"role": "tool", "content": one} for one in arguments)
     version = agent.state.version("bank", "balance")
     report = agent.memory.forget(kept, everywhere=True)
-    assert found(store_url) == set()
+    assert search_store(store_url) == set()
     assert (agent.state.get("bank", "balance"), agent.state.version("bank", "balance")) == (42, version)
     assert any("one more thing" in note for note in report.notes)
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_what_two_share_stays_for_the_other(store_url: str) -> None:
@@ -166,7 +166,7 @@ def test_what_two_share_stays_for_the_other(store_url: str) -> None:
     assert agent.memory.forget(mine).objects == 0
     assert agent.memory.get(theirs.id).text == FILLER
     assert agent.memory.forget(theirs).objects == 1
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_what_was_replaced_stays_so_and_a_repetition_goes_with_its_source(store_url: str) -> None:
@@ -178,20 +178,20 @@ def test_what_was_replaced_stays_so_and_a_repetition_goes_with_its_source(store_
     assert memory.get(old.id).count == 1
     memory.forget(new.id)
     assert (memory.get(old.id).current, memory.list(about="office")) == (False, [])
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_killed_while_it_forgets_all_of_it_is_there_or_nothing(store_url: str) -> None:
     fill(agent := agent_at(store_url))
     agent.close()
     for moment in CommitMoment:
-        killed_at(lambda: agent_at(store_url).memory.forget(user="quetzalcoatl"), Site.FORGET, moment)
+        kill_at(lambda: agent_at(store_url).memory.forget(user="quetzalcoatl"), Site.FORGET, moment)
         with closing(agent_at(store_url)) as agent:
             left = len(agent.memory.list(user="quetzalcoatl", all=True))
             assert left == (0 if moment == CommitMoment.AFTER else 4)
             # Who was killed did not come to empty the log: who has opened the store now has done it in his place.
-            assert bool(found(store_url)) == bool(left)
-        in_order(store_url)
+            assert bool(search_store(store_url)) == bool(left)
+        check_views(store_url)
 
 
 def test_killed_before_views_are_made_anew_the_next_one_does_all_that_is_left(store_url: str) -> None:
@@ -200,8 +200,8 @@ def test_killed_before_views_are_made_anew_the_next_one_does_all_that_is_left(st
     with agent.run("over") as run:
         run.state["secret"] = SECRET
     agent.close()
-    killed_at(lambda: agent_at(store_url).memory.forget(kept, everywhere=True), Site.REBUILD, CommitMoment.BEFORE)
+    kill_at(lambda: agent_at(store_url).memory.forget(kept, everywhere=True), Site.REBUILD, CommitMoment.BEFORE)
     with closing(agent_at(store_url)) as agent:
         assert agent.runs.get("over").state == {}
-    assert found(store_url) == set()
-    in_order(store_url)
+    assert search_store(store_url) == set()
+    check_views(store_url)

@@ -13,22 +13,22 @@ from perdure import Agent, AsyncAgent
 from perdure.errors import MemoryNotFound
 from perdure.journal import memory_writes
 from perdure.memory import facts
-from perdure.memory.lifecycle.usage import recalled_by
+from perdure.memory.lifecycle.usage import find_unrecorded_uses
 from perdure.memory.recall import candidates
 from perdure.memory.results import Recalled
 
-from .kit import agent_at, in_order
-from .test_recall import QUESTIONS, by_letters, said
+from .kit import agent_at, check_views
+from .test_recall import QUESTIONS, embed_letters, make_texts
 
 
-def seen(found: list[Recalled]) -> list[tuple[Any, ...]]:
+def summarize_found(found: list[Recalled]) -> list[tuple[Any, ...]]:
     return [
         (memory.text, round(memory.score, 6), memory.why.words, memory.why.neighbours, round(memory.why.meaning, 4))
         for memory in found
     ]
 
 
-def elsewhere(agent: Agent, question: str) -> list[str]:
+def recall_in_other_thread(agent: Agent, question: str) -> list[str]:
     """What is recalled by somebody who is not in the body: in another thread, where nothing is known of it."""
     with ThreadPoolExecutor(1) as pool:
         return [memory.id for memory in pool.submit(agent.memory.recall, question).result()]
@@ -49,10 +49,10 @@ def test_a_body_recalls_what_it_has_remembered_and_nobody_else_does(store_url: s
         assert agent.memory.recall("violin", user="bo") == agent.memory.recall("violin", known_at="2026-01-01") == []
         assert agent.memory.recall("violin", user="ann", tags="music", source="chat", min_trust=1)
         assert agent.memory.recall("")[0].id == made.id
-        assert elsewhere(agent, "violin") == [] and elsewhere(agent, "") == [cat.id]
+        assert recall_in_other_thread(agent, "violin") == [] and recall_in_other_thread(agent, "") == [cat.id]
         newer = agent.memory.remember("The cat is black now", about="cat", supersedes=cat)
         assert [memory.id for memory in agent.memory.recall("the cat")] == [newer.id]
-        assert elsewhere(agent, "the cat") == [cat.id]
+        assert recall_in_other_thread(agent, "the cat") == [cat.id]
         return made.id
 
     def light() -> bool:
@@ -71,21 +71,21 @@ def test_a_body_recalls_what_it_has_remembered_and_nobody_else_does(store_url: s
         for n in run.each([1, 2], key=str):
             made = agent.memory.remember(f"Song number {n} was played", kind="episodic")
             assert len(agent.memory.recall("which song?", kind="episodic")) == n
-            assert len({made.id} & set(elsewhere(agent, "which song?"))) == 0
+            assert len({made.id} & set(recall_in_other_thread(agent, "which song?"))) == 0
         assert run.effect(light)
-    assert recalled_by(agent._engine).keys() <= {memory.id for memory in agent.memory.list(all=True)}, (
+    assert find_unrecorded_uses(agent._engine).keys() <= {memory.id for memory in agent.memory.list(all=True)}, (
         "only what there is is used"
     )
-    in_order(agent)
+    check_views(agent)
     agent.close()
 
 
-@pytest.mark.parametrize("embedder", [False, by_letters], ids=["words", "meaning"])
+@pytest.mark.parametrize("embedder", [False, embed_letters], ids=["words", "meaning"])
 @pytest.mark.parametrize("few", [candidates.RECALL_ALL, 10], ids=["all", "likely"])
 def test_what_is_found_in_a_step_is_what_is_found_after_it(
     store_url: str, embedder: Any, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    everything = said(140)
+    everything = make_texts(140)
     with closing(Agent("a", store=store_url, embedder=embedder)) as agent:
         agent.memory.remember_all(everything[:120], kind="episodic", thread="talk")
         agent.memory.remember("Where is the zeppelin?", kind="episodic", thread="talk", user="ann")
@@ -94,7 +94,11 @@ def test_what_is_found_in_a_step_is_what_is_found_after_it(
 
         def recalled() -> list[Any]:
             asked = [*QUESTIONS, "which lovely lantern?", "the zeppelin"]
-            return [seen(agent.memory.recall(one, k=9, **more)) for one in asked for more in ({}, {"user": "ann"})]
+            return [
+                summarize_found(agent.memory.recall(one, k=9, **more))
+                for one in asked
+                for more in ({}, {"user": "ann"})
+            ]
 
         def listen() -> list[Any]:
             agent.memory.remember("Above the lake.", kind="episodic", thread="talk", user="ann")
@@ -200,7 +204,7 @@ def test_a_memory_of_the_same_step_can_be_replaced_and_made_use_of(store_url: st
         assert (set(get(note).derived_from), get(note).trust) == ({draft, final}, 0.6)
         assert (get(rumour).supersedes, final in get(rumour).contradicts) == ((), True)
         assert {memory.id for memory in agent.memory.list(about="ann")} == {rumour, final}
-        in_order(agent)
+        check_views(agent)
 
 
 def test_what_was_known_already_is_meant_by_the_name_that_it_got(store_url: str) -> None:
@@ -224,7 +228,7 @@ def test_what_was_known_already_is_meant_by_the_name_that_it_got(store_url: str)
         assert agent.memory.get(first).count == 3
         report = agent.memory.rollback(source="handbook")
         assert note in report.derived
-        in_order(agent)
+        check_views(agent)
 
 
 def test_a_step_cannot_name_what_waits_for_the_item_around_it(store_url: str) -> None:
@@ -267,7 +271,7 @@ def test_what_a_step_forgets_again_does_not_land(store_url: str) -> None:
     assert {memory.text for memory in agent.memory.list(all=True)} == {"hazelnut, not walnut", "hazelnut"}
     with pytest.raises(MemoryNotFound):
         agent.memory.get(stored.id)
-    in_order(agent)
+    check_views(agent)
 
 
 def test_what_was_replaced_in_a_commit_is_no_twin_of_what_follows(store_url: str) -> None:
@@ -311,7 +315,7 @@ def test_each_of_many_is_compared_with_a_few(store_url: str, monkeypatch: pytest
             made[70].id,
         ]
         assert agent.memory.get(made[70]).count == 2
-        in_order(agent)
+        check_views(agent)
 
 
 def test_the_same_many_times_is_counted(store_url: str) -> None:
@@ -320,8 +324,8 @@ def test_the_same_many_times_is_counted(store_url: str) -> None:
         assert {(memory.id, memory.count) for memory in made} == {(made[0].id, 40)}
         for n in range(3):
             assert agent.memory.remember("Ann is here!", about="ann", source="mail").count == 41 + n
-        in_order(agent)
+        check_views(agent)
         agent.memory.remember("Ann is here", about="ann", source="web")
         agent.memory.rollback(source="mail")
         assert agent.memory.get(made[0]).count == 41
-        in_order(agent)
+        check_views(agent)

@@ -12,7 +12,7 @@ import pytest
 from perdure import AsyncAgent
 from perdure.values.clock import SystemClock
 
-from .kit import agent_at, in_order
+from .kit import agent_at, check_views
 
 DAY = timedelta(days=1)
 
@@ -49,7 +49,7 @@ def test_what_came_from_a_bad_source_is_undone(store_url: str) -> None:
     assert not memory.rollback(source="web")
     with pytest.raises(TypeError, match="rollback needs"):
         memory.rollback()
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_since_when_a_source_is_bad(store_url: str) -> None:
@@ -89,7 +89,7 @@ def test_episodes_become_facts_with_links_and_no_more_trust(store_url: str) -> N
     with pytest.raises(TypeError, match="summarise="):
         memory.remember("And one more", kind="episodic", valid_from="2026-01-01")
         memory.consolidate(lambda texts: 7, older_than="1h")
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_the_other_face_awaits(store_url: str) -> None:
@@ -147,7 +147,7 @@ def test_rules_let_the_least_worthy_go_archived_first(store_url: str, monkeypatc
     assert (trace.kind, trace.what) == ("archive", report.archives[0])
     again = memory.remember("Fact number 1", about="f1")
     assert [trace.kind for trace in memory.forget(again, everywhere=True).erased] == ["archive"]
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_a_filter_means_what_is_only_in_an_archive(store_url: str) -> None:
@@ -181,7 +181,7 @@ def test_a_filter_means_what_is_only_in_an_archive(store_url: str) -> None:
     assert not os.path.exists(own)
     assert not agent.memory.forget(user="zed", everywhere=True).elsewhere
     assert Path(others).read_bytes() == untouched  # what another agent knows of zed is its own
-    in_order(store_url)
+    check_views(store_url)
 
 
 def lines_of(path: str) -> int:

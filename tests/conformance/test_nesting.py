@@ -22,7 +22,7 @@ from perdure.errors import (
 from perdure.platform.failpoints import CommitMoment, Site
 from perdure.records import StepDone
 
-from .kit import World, agent_at, killed_at, lose_lease
+from .kit import World, agent_at, kill_at, lose_lease
 
 
 def test_a_run_that_was_lost_does_not_end_in_silence(store_url: str) -> None:
@@ -43,7 +43,7 @@ def test_a_run_cannot_be_opened_inside_a_step(store_url: str) -> None:
         run.step(work)
 
 
-def in_other_clothes(error: Exception, kind: str) -> BaseException:
+def wrap_error(error: Exception, kind: str) -> BaseException:
     """Ways for an exception to leave a run as another."""
     if kind == "cause":
         made = RuntimeError("wrapped")
@@ -69,7 +69,7 @@ def test_a_failure_that_ended_the_run_is_tried_again_whatever_it_was_wrapped_in(
                 return flaky()
             except ConnectionError as error:
                 run.state["noted"] = 1  # does something after it, and so has gone past it; but then it leaves the run
-                leaving = in_other_clothes(error, kind)
+                leaving = wrap_error(error, kind)
             raise leaving
 
     with pytest.raises((ConnectionError, RuntimeError, ExceptionGroup)):
@@ -304,7 +304,7 @@ def test_with_several_effects_in_doubt_the_answer_must_say_which(store_url: str,
 
         return asyncio.run(both())
 
-    killed_at(program, Site.EFFECT_OUTCOME, CommitMoment.BEFORE)
+    kill_at(program, Site.EFFECT_OUTCOME, CommitMoment.BEFORE)
     agent = agent_at(store_url)
     doubts = {effect.name: effect.key for effect in agent.runs.get("r").in_doubt}
     assert set(doubts) == {"a", "b"}

@@ -15,7 +15,7 @@ from perdure.errors import RunCancelled, RunFinished, RunNotFound, RunNotPaused,
 from perdure.platform import failpoints
 from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import World, agent_at, die, in_child, in_order, killed_at
+from .kit import World, agent_at, check_views, die, kill_at, run_in_child
 
 Act = Callable[[Any, World], object]
 
@@ -62,7 +62,7 @@ def test_what_is_under_way_is_recorded_and_nothing_else_begins(store_url: str, w
             raise AssertionError("a cancelled run goes on") from error
         run.step(world.do, "after")
     assert isinstance(told.value, PerdureError) and (told.value.by, told.value.reason) == ("ann", "too dear")
-    assert world.all() == ["before", *done]
+    assert world.read_all() == ["before", *done]
     info = agent.runs.get("r")
     assert (info.status, info.error) == ("cancelled", "by ann: too dear")
     assert not info.in_doubt and not info.questions
@@ -71,7 +71,7 @@ def test_what_is_under_way_is_recorded_and_nothing_else_begins(store_url: str, w
         with pytest.raises(RunCancelled, match="by ann"):
             again()
     assert kinds(agent, "r").count("RunCancelled") == 1
-    in_order(agent)
+    check_views(agent)
 
 
 def program(agent: Agent, world: World) -> Any:
@@ -100,8 +100,8 @@ def test_a_paused_run_is_opened_by_nobody_and_goes_on_where_it_was(store_url: st
     with pytest.raises(RunNotPaused, match="'r' is interrupted"):
         agent.runs.resume("r")
     assert program(agent, world) == "done"
-    assert world.all() == ["a", "b", "c"]
-    in_order(agent)
+    assert world.read_all() == ["a", "b", "c"]
+    check_views(agent)
 
 
 def test_an_order_that_is_taken_back_before_it_is_heard_is_none(store_url: str, world: World) -> None:
@@ -113,7 +113,7 @@ def test_an_order_that_is_taken_back_before_it_is_heard_is_none(store_url: str, 
         with pytest.raises(RunNotPaused):
             agent.runs.resume("r")
     assert agent.runs.get("r").status == "finished"
-    in_order(agent)
+    check_views(agent)
 
 
 def test_cleaning_up_is_allowed_when_a_run_is_cancelled_and_waiting_is_not(store_url: str, world: World) -> None:
@@ -132,8 +132,8 @@ def test_cleaning_up_is_allowed_when_a_run_is_cancelled_and_waiting_is_not(store
                     run.ask("May I?")
             with pytest.raises(RunCancelled):
                 run.effect(world.do, "nor here")
-    assert world.all() == ["a", "undo"]
-    in_order(agent)
+    assert world.read_all() == ["a", "undo"]
+    check_views(agent)
 
 
 def test_a_block_that_swallows_it_is_not_left_as_if_it_had_ended_well(store_url: str, world: World) -> None:
@@ -152,15 +152,15 @@ def test_a_block_that_swallows_it_is_not_left_as_if_it_had_ended_well(store_url:
     assert kinds(agent, "s")[-2:] == ["RunFailed", "RunCancelled"]
 
 
-def crashed(store_url: str) -> None:
+def make_crashed_run(store_url: str) -> None:
     def doomed() -> None:
         with agent_at(store_url).run("r"):
             die()
 
-    in_child(doomed)
+    run_in_child(doomed)
 
 
-def left_by(error: BaseException) -> Callable[[str], None]:
+def leave_run_by(error: BaseException) -> Callable[[str], None]:
     def leave(store_url: str) -> None:
         with pytest.raises(type(error)), agent_at(store_url).run("r"):
             raise error
@@ -168,12 +168,14 @@ def left_by(error: BaseException) -> Callable[[str], None]:
     return leave
 
 
-def waiting(store_url: str) -> None:
+def make_waiting_run(store_url: str) -> None:
     with pytest.raises(RunWaiting), agent_at(store_url).run("r", wait=0) as run:
         run.ask("Well?")
 
 
-@pytest.mark.parametrize("leave", [crashed, left_by(KeyError()), left_by(KeyboardInterrupt()), waiting])
+@pytest.mark.parametrize(
+    "leave", [make_crashed_run, leave_run_by(KeyError()), leave_run_by(KeyboardInterrupt()), make_waiting_run]
+)
 def test_a_run_that_nobody_has_open_obeys_at_once(store_url: str, leave: Callable[[str], None]) -> None:
     leave(store_url)
     agent = agent_at(store_url)
@@ -186,7 +188,7 @@ def test_a_run_that_nobody_has_open_obeys_at_once(store_url: str, leave: Callabl
     with pytest.raises(RunCancelled, match="in vain"):
         agent.run("r").__enter__()
     assert before in ("crashed", "failed", "interrupted", "waiting")
-    in_order(agent)
+    check_views(agent)
 
 
 def test_what_cannot_be_is_said(store_url: str) -> None:
@@ -231,7 +233,7 @@ def test_a_kill_at_any_moment_loses_no_order_and_doubles_nothing(
                     run.effect(world.do, "undo", check=lambda *_: Done() if world.count("undo") else NotDone)
 
     agent_at(store_url).state.set("a", "b", 1)  # the store is there
-    killed_at(lambda: booking(agent_at(store_url)), site, moment)
+    kill_at(lambda: booking(agent_at(store_url)), site, moment)
     agent = agent_at(store_url)
     with pytest.raises(RunCancelled, match="too dear"):
         booking(agent)
@@ -242,7 +244,7 @@ def test_a_kill_at_any_moment_loses_no_order_and_doubles_nothing(
     begun = site in (Site.RUN_END, Site.EFFECT_OUTCOME) or (site, moment) == (Site.CLEANUP, CommitMoment.AFTER)
     assert world.count("undo") == (1 if begun or (site, moment) in HEARD_ANEW else 0)
     assert kinds(agent, "r").count("RunCancelled") == 1 and agent.runs.get("r").status == "cancelled"
-    in_order(agent)
+    check_views(agent)
 
 
 def test_a_run_that_was_cancelled_after_its_last_step_does_not_end_well_when_it_is_resumed(store_url: str) -> None:
@@ -257,12 +259,12 @@ def test_a_run_that_was_cancelled_after_its_last_step_does_not_end_well_when_it_
                 with run.cleanup():
                     run.state["undone"] = True
 
-    killed_at(lambda: booking(agent_at(store_url)), Site.RUN_END, CommitMoment.BEFORE)
+    kill_at(lambda: booking(agent_at(store_url)), Site.RUN_END, CommitMoment.BEFORE)
     agent = agent_at(store_url)
     with pytest.raises(RunCancelled, match="too dear"):
         booking(agent)
     assert agent.runs.get("r").status == "cancelled"
-    in_order(agent)
+    check_views(agent)
 
 
 @pytest.mark.parametrize(
@@ -281,15 +283,15 @@ def test_a_kill_around_a_pause_leaves_it_paused_or_not_and_whole(
             run.step(world.do, "a")
         agent.runs.resume("r")
 
-    killed_at(ordering, Site.ORDER, moment, nth)
+    kill_at(ordering, Site.ORDER, moment, nth)
     agent = agent_at(store_url)
     try:
         program(agent, world)
     except RunPaused:
         assert agent.runs.resume("r").obeyed
         program(agent, world)
-    assert world.all() == ["a", "b", "c"]
-    in_order(agent)
+    assert world.read_all() == ["a", "b", "c"]
+    check_views(agent)
 
 
 def test_a_resume_that_comes_while_a_pause_is_written_need_not_be_said_again(store_url: str, world: World) -> None:
@@ -307,8 +309,8 @@ def test_a_resume_that_comes_while_a_pause_is_written_need_not_be_said_again(sto
     assert kinds(agent, "r")[-2:] == ["RunPaused", "RunReleased"]
     assert (agent.runs.get("r").status, agent.runs.get("r").error) == ("interrupted", "resumed by ann")
     program(agent, world)
-    assert world.all() == ["a", "b", "c"]
-    in_order(agent)
+    assert world.read_all() == ["a", "b", "c"]
+    check_views(agent)
 
 
 def test_another_process_cancels_an_async_step_under_way_and_lets_an_effect_end(store_url: str, world: World) -> None:
@@ -322,7 +324,7 @@ def test_another_process_cancels_an_async_step_under_way_and_lets_an_effect_end(
         def when_begun() -> None:
             began.wait()
             began.clear()
-            assert in_child(canceller) == 0
+            assert run_in_child(canceller) == 0
 
         thread = threading.Thread(target=when_begun)
         thread.start()
@@ -370,7 +372,7 @@ def test_another_process_cancels_an_async_step_under_way_and_lets_an_effect_end(
         await agent.close()
 
     asyncio.run(main())
-    assert world.all() == ["ended", "told", "done", "undo"]
+    assert world.read_all() == ["ended", "told", "done", "undo"]
 
 
 def test_the_parts_of_a_run_are_told_the_same(store_url: str, world: World) -> None:
@@ -385,11 +387,11 @@ def test_the_parts_of_a_run_are_told_the_same(store_url: str, world: World) -> N
             assert set(given.parts) == {"failed", "inner"} and not given.obeyed
             inner.step(world.do, "a")
         outer.step(world.do, "b")
-    assert world.all() == ["a"]
+    assert world.read_all() == ["a"]
     found = {run.id: run.status for run in (*agent.runs.list(), *other.runs.list())}
     assert found == {"outer": "cancelled", "inner": "cancelled", "failed": "cancelled", "done": "finished"}
     assert agent.runs.get("inner").error == "by ann: with 'outer': enough"
-    in_order(agent)
+    check_views(agent)
 
 
 def test_a_cancelled_part_is_an_error_of_its_parent(store_url: str, world: World) -> None:
@@ -404,7 +406,7 @@ def test_a_cancelled_part_is_an_error_of_its_parent(store_url: str, world: World
     assert "'inner' was cancelled" in agent.runs.result("outer")
 
 
-def worked_off(agent: Agent, over: Callable[[], object]) -> None:
+def work_until(agent: Agent, over: Callable[[], object]) -> None:
     """A worker is at it until that has come."""
     worker = agent.worker()
     thread = threading.Thread(target=worker.run)
@@ -437,30 +439,30 @@ def test_workers_begin_no_cancelled_run_and_no_paused_one_until_it_is_resumed(st
         errand.start(name, what=name)
     assert agent.runs.cancel("never", "not wanted", by="ann").obeyed
     assert agent.runs.pause("later").obeyed
-    worked_off(agent, lambda: agent.runs.list(status="waiting"))
+    work_until(agent, lambda: agent.runs.list(status="waiting"))
     with pytest.raises(RunNotPaused, match="queued"):
         agent.runs.resume("part")
     assert agent.runs.cancel("asks").parts == ("part",)
     assert agent.runs.resume("later").obeyed
-    worked_off(agent, lambda: world.count("later"))
+    work_until(agent, lambda: world.count("later"))
     assert errand.result("later") == "later"
     with pytest.raises(PerdureError, match="cancelled by ann: not wanted"):
         errand.result("never", timeout=1)
-    assert world.all() == ["asks", "later"]
+    assert world.read_all() == ["asks", "later"]
     found = {run.id: run.status for run in agent.runs.list()}
     assert found == {"never": "cancelled", "asks": "cancelled", "part": "cancelled", "later": "finished"}
-    in_order(agent)
+    check_views(agent)
 
 
 def test_a_worker_that_dies_before_it_obeys_is_followed_by_one_that_does(store_url: str, world: World) -> None:
     def doomed() -> None:
         other = agent_at(store_url)
         with_tasks(other, world)
-        worked_off(other, lambda: False)
+        work_until(other, lambda: False)
 
     agent = agent_at(store_url)
     with_tasks(agent, world).start("dies", what="dies")
-    in_child(doomed)
-    worked_off(agent, lambda: agent.runs.get("dies").status == "cancelled")
-    assert world.all() == ["dies"] and agent.runs.get("dies").error == "by ann"
-    in_order(agent)
+    run_in_child(doomed)
+    work_until(agent, lambda: agent.runs.get("dies").status == "cancelled")
+    assert world.read_all() == ["dies"] and agent.runs.get("dies").error == "by ann"
+    check_views(agent)

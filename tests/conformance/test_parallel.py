@@ -11,7 +11,7 @@ from perdure import AsyncAgent, Done, NotDone
 from perdure.errors import EffectInsideStep
 from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import World, agent_at, die, in_child, killed_at
+from .kit import World, agent_at, die, kill_at, run_in_child
 
 
 def test_results_come_in_the_order_of_the_items_and_are_remembered(store_url: str) -> None:
@@ -48,9 +48,9 @@ def test_killed_in_the_middle_no_effect_happens_twice(
             assert run.map(send, range(6), max_concurrency=3) == list(range(6))
 
     agent_at(store_url).state.set("a", "b", 1)
-    killed_at(program, site, moment, 2)  # concurrent intents may share a commit: a later one may not come
-    assert in_child(program) == 0
-    assert sorted(world.all()) == [str(number) for number in range(6)]
+    kill_at(program, site, moment, 2)  # concurrent intents may share a commit: a later one may not come
+    assert run_in_child(program) == 0
+    assert sorted(world.read_all()) == [str(number) for number in range(6)]
 
 
 def test_a_failure_stops_what_has_not_begun_and_is_raised(store_url: str) -> None:
@@ -139,6 +139,6 @@ def test_a_process_that_dies_in_the_middle_repeats_only_what_was_not_done(store_
         with agent.run("r") as run:
             assert run.map(work, range(8), max_concurrency=1) == [n * n for n in range(8)]
 
-    in_child(program)
-    assert in_child(program) == 0
+    run_in_child(program)
+    assert run_in_child(program) == 0
     assert [world.count(f"begin {n}") for n in range(8)] == [1, 1, 1, 1, 1, 2, 1, 1]

@@ -18,12 +18,12 @@ TOWNS = "Porto Lisbon Oslo Rome Paris Turin Bern Kyiv Cork Graz Lund Ghent".spli
 THINGS = "train kitchen violin garden invoice harbour lantern bicycle novel sauna anchor parrot".split()
 
 
-def by_letters(texts: list[str]) -> list[list[float]]:
+def embed_letters(texts: list[str]) -> list[list[float]]:
     """A model of sorts: texts with the same letters mean the same."""
     return [[text.casefold().count(letter) + 0.01 for letter in "aeiourstln"] for text in texts]
 
 
-def said(count: int, seed: int = 1) -> list[dict[str, Any]]:
+def make_texts(count: int, seed: int = 1) -> list[dict[str, Any]]:
     chance = random.Random(seed)
     made = []
     for n in range(count):
@@ -37,37 +37,37 @@ def said(count: int, seed: int = 1) -> list[dict[str, Any]]:
 QUESTIONS = ["Where did you see the violin?", "Who was in Oslo?", "a lovely sauna", "what happened on 5 January 2026?"]
 
 
-def found(agent: Agent, question: str, **narrowed: Any) -> list[tuple[str, float]]:
+def recall_texts(agent: Agent, question: str, **narrowed: Any) -> list[tuple[str, float]]:
     return [(memory.text, round(memory.score, 4)) for memory in agent.memory.recall(question, k=6, **narrowed)]
 
 
-@pytest.mark.parametrize("embedder", [False, by_letters], ids=["words", "meaning"])
+@pytest.mark.parametrize("embedder", [False, embed_letters], ids=["words", "meaning"])
 def test_a_filter_leaves_what_an_agent_would_find_that_knows_nothing_else(store_url: str, embedder: Any) -> None:
     whole, half = (Agent(name, store=store_url, embedder=embedder) for name in ("whole", "half"))
-    everything = said(120)
+    everything = make_texts(120)
     whole.memory.remember_all(everything, kind="episodic")
     half.memory.remember_all([item for item in everything if item["user"] == "ann"], kind="episodic")
     for question in QUESTIONS:
-        assert found(whole, question, user="ann") == found(half, question) != []
+        assert recall_texts(whole, question, user="ann") == recall_texts(half, question) != []
     assert {memory.tags for memory in whole.memory.recall("lovely", tags="sauna", k=9)} == {("sauna",)}
     whole.close()
     half.close()
 
 
-@pytest.mark.parametrize("embedder", [False, by_letters], ids=["words", "meaning"])
+@pytest.mark.parametrize("embedder", [False, embed_letters], ids=["words", "meaning"])
 def test_of_many_the_likely_ones_are_compared_and_the_same_is_found(
     store_url: str, embedder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with closing(Agent("a", store=store_url, embedder=embedder)) as agent:
-        agent.memory.remember_all(said(300), kind="episodic")
-        all_of_it = [found(agent, question) for question in QUESTIONS]
-        narrowed = [found(agent, question, user="ann") for question in QUESTIONS]
+        agent.memory.remember_all(make_texts(300), kind="episodic")
+        all_of_it = [recall_texts(agent, question) for question in QUESTIONS]
+        narrowed = [recall_texts(agent, question, user="ann") for question in QUESTIONS]
         monkeypatch.setattr(candidates, "RECALL_ALL", 10)
-        assert [found(agent, question) for question in QUESTIONS] == all_of_it
+        assert [recall_texts(agent, question) for question in QUESTIONS] == all_of_it
         for exact in (candidates.RECALL_EXACT, 20):
             monkeypatch.setattr(candidates, "RECALL_EXACT", exact)
             monkeypatch.setattr(candidates, "RECALL_WIDE", exact)
-            some = [found(agent, question, user="ann") for question in QUESTIONS]
+            some = [recall_texts(agent, question, user="ann") for question in QUESTIONS]
             # What a word is worth is seen from all that the agent knows then.
             assert [[text for text, _ in value] for value in some] == [
                 [text for text, _ in value] for value in narrowed
@@ -96,7 +96,7 @@ def test_what_passes_a_filter_is_found_however_many_better_ones_do_not(
         {"text": "a violin nn", "user": "ann", "valid_from": "2025-02-01"},
         {"text": "sss rrr", "user": "ann", "valid_from": "2026-05-04"},
     ]
-    with closing(Agent("a", store=store_url, embedder=by_letters)) as agent:
+    with closing(Agent("a", store=store_url, embedder=embed_letters)) as agent:
         wishes = []
         for number, item in enumerate([*better, *worse, *wanted]):
             wishes.append({**item, "thread": str(number), "meta": {"n": number}})
@@ -112,7 +112,7 @@ def test_what_passes_a_filter_is_found_however_many_better_ones_do_not(
 def test_what_does_not_pass_lends_nothing_among_many_either(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidates, "RECALL_ALL", 10)
     with closing(Agent("a", store=store_url, embedder=False)) as agent:
-        agent.memory.remember_all(said(40), kind="episodic", user="ann")
+        agent.memory.remember_all(make_texts(40), kind="episodic", user="ann")
         for trust, text in ((0.1, "How did you travel to Ulm?"), (1.0, "By zeppelin."), (1.0, "It was cold.")):
             agent.memory.remember(text, trust=trust, kind="episodic", thread="one")
         why = [memory.why for memory in agent.memory.recall("cold Ulm", min_trust=0.5)]
@@ -122,7 +122,7 @@ def test_what_does_not_pass_lends_nothing_among_many_either(store_url: str, monk
 
 
 def test_it_says_why(store_url: str) -> None:
-    with closing(Agent("a", store=store_url, embedder=by_letters)) as agent:
+    with closing(Agent("a", store=store_url, embedder=embed_letters)) as agent:
         agent.memory.remember("Where is the violin?", kind="episodic", valid_from="2026-05-02")
         agent.memory.remember("By the window, since last week.", kind="episodic", valid_from="2026-05-02")
         agent.memory.remember("Rice is cooked.", about="rice", valid_from="2020-01-01")
@@ -139,8 +139,8 @@ def test_what_others_have_forgotten_is_left_out_and_what_is_new_is_found(
 ) -> None:
     monkeypatch.setattr(candidates, "RECALL_ALL", 10)
     monkeypatch.setattr(draw, "RECALL_MEANING", 5)
-    with closing(Agent("a", store=store_url, embedder=by_letters)) as agent:
-        agent.memory.remember_all(said(60), kind="episodic")
+    with closing(Agent("a", store=store_url, embedder=embed_letters)) as agent:
+        agent.memory.remember_all(make_texts(60), kind="episodic")
         agent.memory.remember_all([f"Zanzibar number {n}" for n in range(20)], user="zoe", kind="episodic")
         assert {memory.user for memory in agent.memory.recall("Zanzibar number")} == {"zoe"}
         agent.memory.forget(user="zoe")
@@ -179,7 +179,7 @@ def test_another_model_reads_everything_and_is_never_compared_with_the_one_befor
     told: list[tuple[int, int]] = []
     with closing(Agent("a", store=store_url)) as agent:
         agent.memory.remember_all(["without a model", " ".join(["a long one."] * 100)])
-        agent.memory.embedder = by_letters
+        agent.memory.embedder = embed_letters
         agent.memory.remember("with the first")
         assert agent.memory.recall("model")[0].why.meaning != 0
         agent.memory.embedder = FunctionEmbedder(flat, id="flat")
@@ -195,18 +195,18 @@ def test_another_model_reads_everything_and_is_never_compared_with_the_one_befor
 def test_a_vector_database_outside_finds_and_the_store_decides(store_url: str, tmp_path: Path) -> None:
     qdrant = pytest.importorskip("perdure.adapters.qdrant")
     index = qdrant.QdrantVectors(tmp_path / "vectors")
-    with closing(Agent("a", store=store_url, embedder=by_letters)) as agent, pytest.MonkeyPatch.context() as patch:
+    with closing(Agent("a", store=store_url, embedder=embed_letters)) as agent, pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "RECALL_ALL", 10)
-        agent.memory.remember_all(said(100), kind="episodic")
-        here = [found(agent, question) for question in QUESTIONS]
+        agent.memory.remember_all(make_texts(100), kind="episodic")
+        here = [recall_texts(agent, question) for question in QUESTIONS]
         agent.memory.vectors = index
-        assert [found(agent, question) for question in QUESTIONS] == here
+        assert [recall_texts(agent, question) for question in QUESTIONS] == here
         agent.memory.remember("The parrot flew to Ulm", user="ann")
-        assert found(agent, "parrot to Ulm")[0][0] == "The parrot flew to Ulm"
+        assert recall_texts(agent, "parrot to Ulm")[0][0] == "The parrot flew to Ulm"
         [space] = {collection.name for collection in index._client.get_collections().collections}
-        before = index.nearest(space, by_letters(["parrot"])[0], 1000)
+        before = index.nearest(space, embed_letters(["parrot"])[0], 1000)
         agent.memory.forget(agent.memory.recall("parrot to Ulm", k=1)[0])
-        assert len(set(before) - set(index.nearest(space, by_letters(["parrot"])[0], 1000))) == 1
+        assert len(set(before) - set(index.nearest(space, embed_letters(["parrot"])[0], 1000))) == 1
     index.close()
 
 

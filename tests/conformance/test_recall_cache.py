@@ -14,7 +14,7 @@ from perdure.memory.pieces import ParsedPiece, parsed
 from perdure.memory.recall import piece_cache, terms
 from perdure.store.base import Row
 
-from .kit import in_child
+from .kit import run_in_child
 
 SECRET = "The code of the safe is Zanzibar7"
 
@@ -74,11 +74,11 @@ def test_what_another_process_remembers_and_forgets_is_seen_at_once(store_url: s
             other.memory.forget(secret.id)
 
     assert SECRET not in texts(agent, "the safe")
-    assert in_child(remember) == 0
+    assert run_in_child(remember) == 0
     assert SECRET in texts(agent, "the safe")
     assert SECRET in texts(agent, "the safe", kind="episodic")
     assert "zanzibar7" in kept(agent)
-    assert in_child(forget) == 0
+    assert run_in_child(forget) == 0
     assert SECRET not in texts(agent, "the safe")
     assert "zanzibar7" not in kept(agent)
 

@@ -30,26 +30,26 @@ class Client:
             raise
 
 
-def in_a_step(agent: Agent, client: Client) -> None:
+def raise_in_step(agent: Agent, client: Client) -> None:
     with agent.run("step") as run:
         run.step(client.fail, name="fail")
 
 
-def in_items(agent: Agent, client: Client) -> None:
+def raise_in_items(agent: Agent, client: Client) -> None:
     with agent.run("map") as run:
         run.map(client.fail, [1, 2])
 
 
-def in_an_update(agent: Agent, client: Client) -> None:
+def raise_in_update(agent: Agent, client: Client) -> None:
     agent.state.update("a", "b", client.fail)
 
 
-def in_a_replay(agent: Agent, client: Client) -> None:
+def raise_in_replay(agent: Agent, client: Client) -> None:
     agent.events.append("SEEN", {"page": 1})
     agent.events.replay(client.fail, 0)
 
 
-@pytest.mark.parametrize("where", [in_a_step, in_items, in_an_update, in_a_replay])
+@pytest.mark.parametrize("where", [raise_in_step, raise_in_items, raise_in_update, raise_in_replay])
 def test_what_has_failed_is_let_go(store_url: str, where: Callable[[Agent, Client], None]) -> None:
     agent, alive = agent_at(store_url), weakref.WeakSet[Client]()
 

@@ -143,7 +143,7 @@ CHANGES: dict[str, tuple[tuple[str, str], dict[str, str], str]] = {
 
 def record(shop: Shop) -> None:
     """Three runs: one that has finished, one that was left, and one that asks."""
-    program = shop.module(shop.written(PROGRAM, ("agent.run(run_id,", "agent.run(run_id, wait=0,")))
+    program = shop.module(shop.write_version(PROGRAM, ("agent.run(run_id,", "agent.run(run_id, wait=0,")))
     program.main("done")
     with pytest.raises(ConnectionError):
         program.main("left")
@@ -154,10 +154,10 @@ def record(shop: Shop) -> None:
 
 def test_what_a_change_does_to_recorded_runs(shop: Shop, world: World, capsys: pytest.CaptureFixture[str]) -> None:
     record(shop)
-    tables, done = shop.tables(), world.all()
+    tables, done = shop.tables(), world.read_all()
     assert len(tables["runs"]) == 3
     for name, (change, verdicts, text) in CHANGES.items():
-        code, report = check(capsys, f"{shop.written(PROGRAM, change)}:main")
+        code, report = check(capsys, f"{shop.write_version(PROGRAM, change)}:main")
         close_left(shop.url)
         found = {run["id"]: run["verdict"] for run in report["runs"]}
         assert {run: found[run] for run in verdicts} == verdicts, (name, report)
@@ -165,16 +165,16 @@ def test_what_a_change_does_to_recorded_runs(shop: Shop, world: World, capsys: p
         assert code == any(verdict in FAILS for verdict in found.values()), name
         assert report["failed"] == sum(run["fails"] for run in report["runs"])
         assert shop.tables() == tables, f"{name}: something was written"
-        assert world.all() == done, f"{name}: something was run"
+        assert world.read_all() == done, f"{name}: something was run"
 
 
 def test_which_runs_and_how_it_is_told(shop: Shop, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record(shop)
-    program = shop.written(PROGRAM, CHANGES["a step added at the end"][0])
+    program = shop.write_version(PROGRAM, CHANGES["a step added at the end"][0])
     code, report = check(capsys, f"{program}:main", "--run", "done", "--junit", "report.xml")
     assert (code, [run["id"] for run in report["runs"]]) == (0, ["done"])
     assert check(capsys, f"{program}:main", "--run", "done", "--strict")[0] == 1
-    program = shop.written(PROGRAM, CHANGES["another result"][0])
+    program = shop.write_version(PROGRAM, CHANGES["another result"][0])
     code, report = check(capsys, f"{program}:main", "--status", "finished", "--junit", "report.xml")
     assert (code, [run["id"] for run in report["runs"]]) == (1, ["done"])
     suite = ElementTree.parse(tmp_path / "report.xml").getroot()
@@ -192,10 +192,10 @@ def test_which_runs_and_how_it_is_told(shop: Shop, tmp_path: Path, capsys: pytes
 
 def test_a_fork_is_replayed_with_what_it_shares(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     record(shop)
-    program = shop.module(shop.written(PROGRAM))
+    program = shop.module(shop.write_version(PROGRAM))
     program.agent.runs.fork("done", at="search", to="fork")
     close_left(shop.url)
-    name = shop.written(PROGRAM)
+    name = shop.write_version(PROGRAM)
     _, report = check(capsys, f"{name}:main", "--run", "fork")
     assert [run["calls"] for run in report["runs"]] == [1]
     assert "continues with book(flight='Oslo 9:00') at" in report["runs"][0]["then"]
@@ -203,14 +203,14 @@ def test_a_fork_is_replayed_with_what_it_shares(shop: Shop, capsys: pytest.Captu
 
 def test_a_script_opens_its_runs_itself(shop: Shop, world: World, capsys: pytest.CaptureFixture[str]) -> None:
     record(shop)
-    done = world.all()
-    script = shop.written(PROGRAM + "\nimport sys\nmain(sys.argv[1])") + ".py"
+    done = world.read_all()
+    script = shop.write_version(PROGRAM + "\nimport sys\nmain(sys.argv[1])") + ".py"
     code, report = check(capsys, script, "done")
     assert (code, [run["verdict"] for run in report["runs"]]) == (0, ["replays"])
     code, report = check(capsys, script, "new")
     told = "it would start run 'new', which is not recorded, and has opened none of the unfinished ones: asks"
     assert (code, report["runs"], report["notes"], report["broken"]) == (1, [], [f"{told}, left"], True)
-    assert world.all() == done
+    assert world.read_all() == done
 
 
 TASKS = """
@@ -233,9 +233,9 @@ def report(topic, run):
 
 @pytest.mark.parametrize("face", ["Agent", "AsyncAgent"])
 def test_tasks_of_an_agent(shop: Shop, face: str, capsys: pytest.CaptureFixture[str]) -> None:
-    recorded = shop.module(shop.written(TASKS))
+    recorded = shop.module(shop.write_version(TASKS))
     recorded.report.start("q3", topic="rain")
-    until_parked(recorded.agent)
+    work_until_parked(recorded.agent)
     close_left(shop.url)
     program = TASKS
     if face == "AsyncAgent":
@@ -248,7 +248,7 @@ def test_tasks_of_an_agent(shop: Shop, face: str, capsys: pytest.CaptureFixture[
         (("@agent.task", "@agent.task(was='report', name='summary')"), 0, "continues with until "),
         (("search(topic", "find(topic"), 1, "it would start find(topic='rain') at"),
     ):
-        found, report = check(capsys, f"{shop.written(program, change)}:agent")
+        found, report = check(capsys, f"{shop.write_version(program, change)}:agent")
         close_left(shop.url)
         assert (found, len(report["runs"])) == (code, 1), report
         assert text in json.dumps(report)
@@ -257,18 +257,18 @@ def test_tasks_of_an_agent(shop: Shop, face: str, capsys: pytest.CaptureFixture[
 
 def test_finished_runs_of_tasks(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     program = TASKS.replace('    run.sleep("9h")\n', "")
-    recorded = shop.module(shop.written(program))
+    recorded = shop.module(shop.write_version(program))
     recorded.report.run("q3", topic="rain")
     with recorded.agent.run("no task"):
         recorded.search("snow")
     close_left(shop.url)
     for change, code in ((("", ""), 0), (("search(topic", "find(topic"), 1)):
-        found, report = check(capsys, f"{shop.written(program, change)}:agent")
+        found, report = check(capsys, f"{shop.write_version(program, change)}:agent")
         close_left(shop.url)
         assert (found, [run["id"] for run in report["runs"]]) == (code, ["q3"]), report
 
 
-def until_parked(agent: Agent) -> None:
+def work_until_parked(agent: Agent) -> None:
     """A worker takes the run, and leaves it where it waits."""
     worker = agent.worker()
     thread = threading.Thread(target=worker.run)
@@ -306,7 +306,7 @@ async def main(run_id):
 
 
 def test_an_async_program(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    recorded = shop.module(shop.written(ASYNC_PROGRAM))
+    recorded = shop.module(shop.write_version(ASYNC_PROGRAM))
     asyncio.run(recorded.main("done"))
     with pytest.raises(ConnectionError):
         asyncio.run(recorded.main("left"))
@@ -316,7 +316,7 @@ def test_an_async_program(shop: Shop, capsys: pytest.CaptureFixture[str]) -> Non
         (("[3, 4]", "[3, 5]"), ["reruns", "reruns"]),
         (("(1, 2)", "(1, 5)"), ["reruns", "reruns"]),
     ):
-        name = shop.written(ASYNC_PROGRAM, change)
+        name = shop.write_version(ASYNC_PROGRAM, change)
         _, report = check(capsys, f"{name}:main")
         assert [run["verdict"] for run in report["runs"]] == verdicts
         assert shop.module(name).ran == []
@@ -324,11 +324,11 @@ def test_an_async_program(shop: Shop, capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_forks_and_runs_that_went_back(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     change = ("        run.result", "        run.undo(3)\n        rate(7)\n        run.result")
-    program = shop.module(shop.written(PROGRAM, change))
+    program = shop.module(shop.write_version(PROGRAM, change))
     program.main("back")
     program.agent.runs.fork("back", at="search", to="branch")
     program.main("branch")
     close_left(shop.url)
-    code, report = check(capsys, f"{shop.written(PROGRAM, change)}:main")
+    code, report = check(capsys, f"{shop.write_version(PROGRAM, change)}:main")
     assert {run["id"]: run["verdict"] for run in report["runs"]} == {"back": "replays", "branch": "replays"}
     assert code == 0

@@ -91,15 +91,15 @@ def left(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Any:
         with monkeypatch.context() as patched:
             patched.setenv("LEAVES", "1")
             with pytest.raises(ConnectionError):
-                shop.module(shop.written(program)).main("r")
+                shop.module(shop.write_version(program)).main("r")
         close_left(shop.url)
 
     return begin
 
 
-def judged(shop: Shop, capsys: pytest.CaptureFixture[str], program: str, *options: str) -> tuple[int, str, Any]:
+def judge_program(shop: Shop, capsys: pytest.CaptureFixture[str], program: str, *options: str) -> tuple[int, str, Any]:
     """The exit code, and the verdict and report of run r."""
-    code, report = check(capsys, f"{shop.written(program)}:main", *options)
+    code, report = check(capsys, f"{shop.write_version(program)}:main", *options)
     close_left(shop.url)
     [run] = [run for run in report["runs"] if run["id"] == "r"]
     return code, run["verdict"], run
@@ -107,9 +107,9 @@ def judged(shop: Shop, capsys: pytest.CaptureFixture[str], program: str, *option
 
 def test_runs_inside_done_items_are_not_missed(shop: Shop, left: Any, capsys: pytest.CaptureFixture[str]) -> None:
     left(CHILDREN)
-    assert judged(shop, capsys, CHILDREN)[:2] == (0, "replays")
+    assert judge_program(shop, capsys, CHILDREN)[:2] == (0, "replays")
     renamed = CHILDREN.replace("{run_id}/{n}", "{run_id}:{n}")
-    code, verdict, run = judged(shop, capsys, renamed)
+    code, verdict, run = judge_program(shop, capsys, renamed)
     assert (code, verdict) == (1, "repeats")
     assert [one["name"] for one in run["unreached"]] == [f"run 'r/{n}', with 1 effects and 0 steps" for n in (1, 2, 3)]
 
@@ -118,8 +118,8 @@ def test_an_undo_that_is_gone_leaves_what_came_after_it(
     shop: Shop, left: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left(UNDONE)
-    assert judged(shop, capsys, UNDONE)[:2] == (0, "replays")
-    code, verdict, run = judged(shop, capsys, UNDONE.replace("        run.undo(1)\n", ""))
+    assert judge_program(shop, capsys, UNDONE)[:2] == (0, "replays")
+    code, verdict, run = judge_program(shop, capsys, UNDONE.replace("        run.undo(1)\n", ""))
     assert (code, verdict) == (1, "repeats")
     assert "it would start pay(customer=3)" in json.dumps(run)
 
@@ -127,7 +127,7 @@ def test_an_undo_that_is_gone_leaves_what_came_after_it(
 def test_what_is_not_asked_for_any_more_is_listed(shop: Shop, left: Any, capsys: pytest.CaptureFixture[str]) -> None:
     left(OPEN)
     gone = OPEN.replace('        run.messages.append("paid")\n        run.sleep(0.001)\n', "")
-    code, verdict, run = judged(shop, capsys, gone)
+    code, verdict, run = judge_program(shop, capsys, gone)
     assert (code, verdict) == (0, "differs")
     assert [(one["kind"], one["name"]) for one in run["unreached"]] == [("wait", "sleep"), ("write", "message")]
 
@@ -148,7 +148,7 @@ def test_what_a_new_step_returns_cannot_be_used(
     shop: Shop, left: Any, use: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left(OPEN)
-    code, verdict, run = judged(shop, capsys, OPEN.replace("#front", use))
+    code, verdict, run = judge_program(shop, capsys, OPEN.replace("#front", use))
     assert (code, verdict) == (1, "unknown"), run
     assert "--run-steps" in json.dumps(run)
 
@@ -158,13 +158,13 @@ def test_a_program_that_swallows_everything_is_not_believed(
 ) -> None:
     left(OPEN)
     swallows = "try: str(think('new'))\n        except BaseException: pass"
-    assert judged(shop, capsys, OPEN.replace("#front", swallows))[:2] == (1, "unknown")
+    assert judge_program(shop, capsys, OPEN.replace("#front", swallows))[:2] == (1, "unknown")
 
 
 @pytest.mark.parametrize("loop", ["while think('new') is None: pass", "while True: think('new')"])
 def test_a_loop_that_would_never_end_ends(shop: Shop, left: Any, loop: str, capsys: pytest.CaptureFixture[str]) -> None:
     left(OPEN)
-    code, verdict, run = judged(shop, capsys, OPEN.replace("#front", loop))
+    code, verdict, run = judge_program(shop, capsys, OPEN.replace("#front", loop))
     assert (code, verdict) == (1, "unknown")
     assert "keeps starting unrecorded calls" in json.dumps(run)
 
@@ -173,11 +173,11 @@ def test_steps_that_are_run_are_run_once_and_recorded_nowhere(
     shop: Shop, left: Any, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left(OPEN)
-    tables, before = shop.tables(), len(world.all())
+    tables, before = shop.tables(), len(world.read_all())
     # The wait is stood in for, and not used: so the program goes through the run four times.
     front = "run.ask('Which?', id='w')\n        if think('new') == 'new': run.state['seen'] = True"
-    assert judged(shop, capsys, OPEN.replace("#front", front), "--run-steps")[:2] == (0, "replays")
-    assert world.all()[before:] == ["think new"]
+    assert judge_program(shop, capsys, OPEN.replace("#front", front), "--run-steps")[:2] == (0, "replays")
+    assert world.read_all()[before:] == ["think new"]
     assert shop.tables() == tables
 
 
@@ -186,12 +186,12 @@ def test_a_run_under_another_id_is_not_taken_for_a_new_one(
 ) -> None:
     left(OPEN)
     for _ in ("left", "finished"):
-        program = shop.written(OPEN.replace("run(run_id)", "run(run_id + chr(50))"))
+        program = shop.write_version(OPEN.replace("run(run_id)", "run(run_id + chr(50))"))
         code, report = check(capsys, f"{program}:main")
         close_left(shop.url)
         assert (code, report["broken"]) == (1, True)
         assert report["notes"][0].startswith("run 'r': it would start run 'r2', which is not recorded")
-        shop.module(shop.written(OPEN)).main("r")
+        shop.module(shop.write_version(OPEN)).main("r")
         close_left(shop.url)
 
 
@@ -199,18 +199,18 @@ def test_a_program_that_does_not_come_to_its_run_fails(
     shop: Shop, left: Any, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left(OPEN)
-    before = world.all()
+    before = world.read_all()
     for early, note in (
         ("raise ValueError('no')", "it raises ValueError: no"),
         ("agent.state.set('a', 'b', 1)", "it writes outside of a run"),
         ("agent.effect(outside='allow')(happens)('now')", "it calls effect happens outside of a run"),
     ):
         program = OPEN.replace("    with agent.run", f"    {early}\n    with agent.run")
-        code, report = check(capsys, f"{shop.written(program)}:main")
+        code, report = check(capsys, f"{shop.write_version(program)}:main")
         close_left(shop.url)
         assert (code, report["broken"]) == (1, True)
         assert note in report["notes"][0]
-    assert world.all() == before
+    assert world.read_all() == before
 
 
 def test_what_steps_have_cost_is_told(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
@@ -219,17 +219,20 @@ def test_what_steps_have_cost_is_told(shop: Shop, capsys: pytest.CaptureFixture[
         "    def usage(of):\n        run.usage(model='m', cost_usd=0.25)\n\n"
         "    with agent.run(run_id) as run:\n        run.step(usage, 1, name='ask')\n"
     )
-    shop.module(shop.written(program)).main("r")
+    shop.module(shop.write_version(program)).main("r")
     close_left(shop.url)
-    code, verdict, run = judged(shop, capsys, program.replace("name='ask')", "name='query')"))
+    code, verdict, run = judge_program(shop, capsys, program.replace("name='ask')", "name='query')"))
     assert (code, verdict) == (1, "reruns")
     assert [one["cost_usd"] for one in run["unreached"]] == [0.25]
     assert "which cost $0.2500" in json.dumps(run)
-    assert judged(shop, capsys, program.replace("name='ask')", "name='query')"), "--allow-steps")[:2] == (0, "differs")
+    assert judge_program(shop, capsys, program.replace("name='ask')", "name='query')"), "--allow-steps")[:2] == (
+        0,
+        "differs",
+    )
 
 
 def test_a_run_at_work_is_judged_and_left_alone(shop: Shop, world: World, tmp_path: Path) -> None:
-    program = shop.module(name := shop.written(OPEN.replace("        crash()", "        pay(2)")))
+    program = shop.module(name := shop.write_version(OPEN.replace("        crash()", "        pay(2)")))
     with program.agent.run("r") as run:
         program.pay(1)
         run.messages.append("paid")
@@ -239,16 +242,16 @@ def test_a_run_at_work_is_judged_and_left_alone(shop: Shop, world: World, tmp_pa
         assert (told.returncode, judged["verdict"], judged["status"]) == (0, "replays", "running"), told.stderr
         run.sleep(0.001)
         program.pay(2)
-    assert world.all() == ["pay 1", "pay 2"]
+    assert world.read_all() == ["pay 1", "pay 2"]
 
 
 def test_what_is_queued_has_nothing_to_replay(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     program = OPEN + "\n@agent.task\ndef later(n):\n    pay(n)\n"
-    module = shop.module(shop.written(program))
+    module = shop.module(shop.write_version(program))
     module.main("r")
     module.later.start("t", 1)
     close_left(shop.url)
-    assert judged(shop, capsys, program)[:2] == (0, "replays")
+    assert judge_program(shop, capsys, program)[:2] == (0, "replays")
 
 
 PLAIN = (
@@ -265,13 +268,13 @@ def main(run_id):
 
 def test_done_items_without_steps_are_not_done_again(shop: Shop, left: Any, capsys: pytest.CaptureFixture[str]) -> None:
     left(PLAIN)
-    assert judged(shop, capsys, PLAIN)[:2] == (0, "replays")
-    code, verdict, run = judged(shop, capsys, PLAIN.replace("each([1, 2])", "each([1, 2], name='all')"))
+    assert judge_program(shop, capsys, PLAIN)[:2] == (0, "replays")
+    code, verdict, run = judge_program(shop, capsys, PLAIN.replace("each([1, 2])", "each([1, 2], name='all')"))
     assert (code, verdict) == (1, "reruns")
     assert "2 items are recorded and not found, in loop '1': item 1, item 2" in json.dumps(run)
-    shop.module(shop.written(PLAIN)).main("r")
+    shop.module(shop.write_version(PLAIN)).main("r")
     close_left(shop.url)
-    assert judged(shop, capsys, PLAIN)[:2] == (0, "replays")
+    assert judge_program(shop, capsys, PLAIN)[:2] == (0, "replays")
 
 
 ASYNC = """
@@ -292,19 +295,22 @@ async def main(run_id):
 
 
 def test_an_async_program_that_stops_is_told_too(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    asyncio.run(shop.module(shop.written(ASYNC)).main("r"))
+    asyncio.run(shop.module(shop.write_version(ASYNC)).main("r"))
     close_left(shop.url)
-    code, report = check(capsys, f"{shop.written(ASYNC.replace('run(run_id)', 'run(run_id + chr(50))'))}:main")
+    code, report = check(capsys, f"{shop.write_version(ASYNC.replace('run(run_id)', 'run(run_id + chr(50))'))}:main")
     assert (code, report["broken"]) == (1, True)
     close_left(shop.url)
     used = ASYNC.replace("await think(1)", "str(await think(2))")
-    assert judged(shop, capsys, used)[:2] == (1, "reruns")
+    assert judge_program(shop, capsys, used)[:2] == (1, "reruns")
     grouped = ASYNC.replace(
         "        await think(1)",
         "        import asyncio\n        async with asyncio.TaskGroup() as group:\n"
         "            group.create_task(shown(2))\n            group.create_task(shown(1))",
     )
-    assert judged(shop, capsys, grouped + "\nasync def shown(n):\n    print(await think(n))\n")[:2] == (0, "differs")
+    assert judge_program(shop, capsys, grouped + "\nasync def shown(n):\n    print(await think(n))\n")[:2] == (
+        0,
+        "differs",
+    )
 
 
 PARALLEL = """
@@ -349,8 +355,8 @@ def test_tasks_side_by_side_come_to_what_is_recorded(
     with monkeypatch.context() as patched:
         patched.setenv("LEAVES", "1")
         with pytest.raises(ConnectionError):
-            asyncio.run(shop.module(shop.written(program)).main("r"))
+            asyncio.run(shop.module(shop.write_version(program)).main("r"))
     close_left(shop.url)
-    code, report = check(capsys, f"{shop.written(program)}:main")
+    code, report = check(capsys, f"{shop.write_version(program)}:main")
     assert (code, {run["verdict"] for run in report["runs"]}) == (0, {"replays"}), report
     assert sum(run["calls"] for run in report["runs"]) == 6

@@ -268,7 +268,7 @@ async def _awaited(result: Any) -> Any:
 
 def record(shop: Shop, face: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """For each change a run that was left in the second item, and one that has finished for all."""
-    first = shop.module(shop.written(version(face)))
+    first = shop.module(shop.write_version(version(face)))
     start(first, "done")
     with monkeypatch.context() as patched:
         patched.setenv("LEAVES", "1")
@@ -285,7 +285,7 @@ def test_exit_code_0_means_that_nothing_is_done_twice(
     record(shop, face, monkeypatch)
     wrong = {}
     for number, (name, change) in enumerate(CHANGES.items()):
-        module, run_id = shop.written(version(face, change.edits)), f"left-{number}"
+        module, run_id = shop.write_version(version(face, change.edits)), f"left-{number}"
         tables = shop.tables()
         code, report = check(capsys, f"{module}:main", "--run", run_id, *change.options)
         close_left(shop.url)
@@ -306,22 +306,22 @@ DONE = ("think topic", "book", "audit the books", "think 1", "pay 1", "think 2",
 
 def deploy(shop: Shop, module: str, run_id: str, world: World) -> list[str]:
     """Resume the run with the changed program; returns what happened. A refusal is fine."""
-    before = len(world.all())
+    before = len(world.read_all())
     with contextlib.suppress(PerdureError):
         start(shop.module(module), run_id)
     close_left(shop.url)
-    return world.all()[before:]
+    return world.read_all()[before:]
 
 
 @pytest.mark.parametrize("face", ["sync", "async"])
 def test_finished_runs_are_judged_as_if_they_could_have_stopped_anywhere(
     shop: Shop, face: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    start(shop.module(shop.written(version(face))), "done")
+    start(shop.module(shop.write_version(version(face))), "done")
     close_left(shop.url)
     wrong = {}
     for name, change in CHANGES.items():
-        module = shop.written(version(face, change.edits))
+        module = shop.write_version(version(face, change.edits))
         code, report = check(capsys, f"{module}:main", "--run", "done", *change.options)
         close_left(shop.url)
         verdicts = [run["verdict"] for run in report["runs"] if run["id"] == "done"]

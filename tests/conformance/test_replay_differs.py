@@ -12,7 +12,7 @@ import pytest
 from perdure import Agent, AsyncAgent, Run
 from perdure.errors import Diverged, ReplayDiffers, RunFinished
 
-from .kit import agent_at, in_order
+from .kit import agent_at, check_views
 
 WRITES: dict[str, Callable[[Run, Any], None]] = {
     "message": lambda run, value: run.messages.append({"role": "user", "content": value}),
@@ -54,7 +54,7 @@ def test_another_value_diverges(store_url: str, kind: str, finished: bool) -> No
     write(agent, WRITES[kind], "NYC")
     assert len(agent.runs.get("r").messages) == (kind == "message")
     assert len(agent.checkpoint.list()) == (kind == "checkpoint")
-    in_order(agent)
+    check_views(agent)
 
 
 @pytest.mark.parametrize("kind", TELEMETRY)
@@ -74,7 +74,7 @@ def test_other_telemetry_warns_once_and_the_recorded_value_stays(store_url: str,
         write(agent, TELEMETRY[kind], "Newark")
     assert agent.usage().input_tokens == (3 if kind == "usage" else 0)
     assert len(list(agent.events.read())) == (kind != "usage")
-    in_order(agent)
+    check_views(agent)
 
 
 def test_the_timeline_tells_of_a_difference(store_url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,7 +103,7 @@ def test_rerun_records_the_new_value_from_there_on(store_url: str, kind: str) ->
     info = agent.runs.get("r")
     assert [one["content"] for one in info.messages] == (["LGA"] if kind == "message" else [])
     assert info.state == ({"city": "LGA"} if kind in ("state", "update") else {})
-    in_order(agent)
+    check_views(agent)
 
 
 def test_messages_are_one_sequence_and_state_goes_by_key(store_url: str) -> None:
@@ -222,7 +222,7 @@ def test_now_random_and_uuid_are_recorded(store_url: str) -> None:
     assert seen[1][2].version == 4
     assert 0 <= seen[1][1] < 1
     assert seen[1][1] != seen[1][4]
-    in_order(agent)
+    check_views(agent)
 
 
 def test_asyncio_compares_and_records_too(store_url: str) -> None:

@@ -14,18 +14,18 @@ import pytest
 from perdure import Agent, AsyncAgent
 from perdure.data import state
 from perdure.errors import CheckpointNotFound
-from perdure.journal.object_gc import SweepObjects, collect, marked, unused
+from perdure.journal.object_gc import SweepObjects, collect, iterate_unused, mark_live
 from perdure.kernel.protocol import drive_sync
 from perdure.platform.failpoints import CommitMoment, Site
 from perdure.values.limits import SWEEP_KEYS_MAX, SWEEP_WRITES
 from perdure.work.threads import prune, retention
-from perdure.work.threads.write import NewThreadCheckpoint, put
+from perdure.work.threads.write import NewThreadCheckpoint, put_checkpoint
 
-from .kit import agent_at, at_work, in_child, in_order, killed_at
+from .kit import agent_at, check_views, kill_at, run_children, run_in_child
 from .test_checkpoints import noise
 
 
-def expired(agent: Agent, count: int) -> None:
+def write_expired_keys(agent: Agent, count: int) -> None:
     """Keys whose time has run out."""
     with agent.state.transaction() as t:
         for number in range(count):
@@ -42,7 +42,7 @@ def rows_with_a_value(agent: Agent) -> set[str]:
 
 def test_expired_keys_are_told_and_then_deleted_by_events(store_url: str) -> None:
     agent = agent_at(store_url)
-    expired(agent, 3)
+    write_expired_keys(agent, 3)
     agent.state.set("short", "live", 1, ttl="1h")
     agent.state.set("short", "ever", 2)
     told = agent.gc(dry_run=True)
@@ -56,12 +56,12 @@ def test_expired_keys_are_told_and_then_deleted_by_events(store_url: str) -> Non
         (2, True),
     ]
     assert agent.state.set("short", "k1", "again", if_version=0) == 3
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_a_key_that_was_set_again_is_not_swept_away(store_url: str) -> None:
     agent = agent_at(store_url)
-    expired(agent, 2)
+    write_expired_keys(agent, 2)
     asks = state.overdue(agent._engine, 10)
     agent.state.set("short", "k0", "again")
     landed = drive_sync(agent._engine.store, state.land(agent._engine, Site.STATE, asks))
@@ -71,7 +71,7 @@ def test_a_key_that_was_set_again_is_not_swept_away(store_url: str) -> None:
 
 def test_writing_takes_expired_keys_along_a_few_at_a_time(store_url: str) -> None:
     agent = agent_at(store_url)
-    expired(agent, SWEEP_KEYS_MAX + 5)
+    write_expired_keys(agent, SWEEP_KEYS_MAX + 5)
     before = agent.state.revision("busy")
     for number in range(2 * SWEEP_WRITES):
         assert agent.state.set("busy", "n", number) == number + 1
@@ -80,7 +80,7 @@ def test_writing_takes_expired_keys_along_a_few_at_a_time(store_url: str) -> Non
     assert rows_with_a_value(agent) == {"n"}
     assert agent.state.revision("busy") == before + 2 * SWEEP_WRITES
     assert agent.state.delete("busy", "never there") is False
-    in_order(store_url)
+    check_views(store_url)
 
 
 # -- checkpoints ------------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def test_the_last_ones_are_kept_and_those_with_a_label(store_url: str) -> None:
     for wrong in (0, -1, "3", True):
         with pytest.raises(ValueError, match="keep_last"):
             agent.checkpoint.create("c", 1, keep_last=wrong)  # type: ignore[arg-type]
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_old_ones_go_but_never_the_newest(store_url: str) -> None:
@@ -133,7 +133,7 @@ def test_old_ones_go_but_never_the_newest(store_url: str) -> None:
     assert versions(agent, "crawl-2") == [1, 2, 3], "a label pins"
     assert versions(agent, "other") == [1, 2, 3]
     assert agent.checkpoint.create("crawl-1", "next") == 4
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_it_lands_with_the_step_that_makes_them(store_url: str) -> None:
@@ -154,13 +154,13 @@ def test_it_lands_with_the_step_that_makes_them(store_url: str) -> None:
     then = agent.state.revision("a")
     agent.state.set("a", "k", 2)
     assert agent.state.revert(then) == 1, "the rules are no namespace of the user's"
-    in_order(store_url)
+    check_views(store_url)
 
 
 # -- large values -----------------------------------------------------------------------------------------------------
 
 
-def busy_writer(store_url: str, number: int) -> None:
+def write_repeatedly(store_url: str, number: int) -> None:
     """Makes and deletes checkpoints with the same few parts again and again: each is garbage every other moment."""
     agent = agent_at(store_url)
     for turn in itertools.count():
@@ -177,11 +177,11 @@ def test_nothing_vanishes_that_somebody_is_about_to_refer_to(store_url: str) -> 
     agent = agent_at(store_url)
     agent.state.set("s", "k", 1)
     freed = 0
-    with at_work(*(partial(busy_writer, store_url, number) for number in range(2))) as writers:
+    with run_children(*(partial(write_repeatedly, store_url, number) for number in range(2))) as writers:
         while freed < 20 or min(agent.state.get("turns", f"k{number}", 0) for number in range(2)) < 20:
             freed += collect(agent._engine.store).objects
             assert [os.waitpid(pid, os.WNOHANG) for pid in writers] == [(0, 0), (0, 0)], "a writer missed a value"
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_what_is_referred_to_again_after_the_look_stays(store_url: str) -> None:
@@ -190,13 +190,13 @@ def test_what_is_referred_to_again_after_the_look_stays(store_url: str) -> None:
     agent.checkpoint.create("before", value)
     agent.checkpoint.delete("before")
     store = agent._engine.store
-    marks = marked(store)
-    pages = list(unused(store, marks))
+    marks = mark_live(store)
+    pages = list(iterate_unused(store, marks))
     assert pages
     agent.checkpoint.create("after", value)
     assert sum(store.submit(SweepObjects(marks, page)).objects for page in pages) == 0
     assert agent.checkpoint.restore("after") == value
-    in_order(store_url)
+    check_views(store_url)
 
 
 # -- killed -----------------------------------------------------------------------------------------------------------
@@ -211,12 +211,12 @@ def test_killed_anywhere_it_can_be_done_again(store_url: str) -> None:
     for site in (Site.STATE, Site.CHECKPOINT, Site.COLLECT, *([Site.SHRINK] if shrinks else [])):
         for moment in CommitMoment:
             agent = agent_at(store_url)
-            expired(agent, 3)
+            write_expired_keys(agent, 3)
             for number in range(3):
                 agent.checkpoint.create("old", [noise(number, 20_000)])
             agent.checkpoint.retain("old", keep_last=1)
             agent.close()
-            killed_at(lambda: agent_at(store_url).gc(vacuum=True), site, moment)
+            kill_at(lambda: agent_at(store_url).gc(vacuum=True), site, moment)
             agent_at(store_url).gc()
             agent = agent_at(store_url)
             assert agent.gc(dry_run=True).nothing
@@ -224,7 +224,7 @@ def test_killed_anywhere_it_can_be_done_again(store_url: str) -> None:
             assert agent.checkpoint.restore("kept") == kept
             agent.checkpoint.retain("old")
             agent.close()
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_the_file_becomes_smaller(store_url: str) -> None:
@@ -238,7 +238,7 @@ def test_the_file_becomes_smaller(store_url: str) -> None:
         path = store_url.removeprefix("sqlite:///")
         assert os.path.getsize(path) == report.bytes_after < report.bytes_before // 3
         assert os.path.getsize(path + "-wal") == 0
-    in_order(store_url)
+    check_views(store_url)
 
 
 async def test_the_asynchronous_side_is_the_same(store_url: str) -> None:
@@ -264,7 +264,7 @@ async def test_the_asynchronous_side_is_the_same(store_url: str) -> None:
 def test_another_agents_things_are_left_alone(store_url: str) -> None:
     agent, other = agent_at(store_url), agent_at(store_url, "other")
     for one in (agent, other):
-        expired(one, 2)
+        write_expired_keys(one, 2)
         for number in range(3):
             one.checkpoint.create("c", number)
         one.checkpoint.retain("c", keep_last=1)
@@ -272,11 +272,11 @@ def test_another_agents_things_are_left_alone(store_url: str) -> None:
     assert (report.state.count, report.checkpoints.count) == (2, 2)
     assert versions(other, "c") == [1, 2, 3]
     assert other.gc(dry_run=True).state.count == 2
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_an_agent_that_nobody_knows_frees_nothing(store_url: str) -> None:
-    assert in_child(lambda: agent_at(store_url, "nobody").gc()) == 0
+    assert run_in_child(lambda: agent_at(store_url, "nobody").gc()) == 0
     assert agent_at(store_url, "nobody").gc().nothing
     assert str(agent_at(store_url, "nobody").gc()) == "nothing to free"
 
@@ -290,7 +290,7 @@ def put_thread(agent: Agent, thread: str, count: int) -> None:
         values = {"messages": [noise(index, 3000) for index in range(number + 1)], thread: noise(number)}
         before = f"{number - 1:08}" if number else ""
         wanted = NewThreadCheckpoint(thread, "", f"{number:08}", before, {}, {}, values, dict.fromkeys(values, number))
-        drive_sync(agent._engine.store, put(agent._engine, wanted))
+        drive_sync(agent._engine.store, put_checkpoint(agent._engine, wanted))
 
 
 def test_threads_go_by_age_and_by_count_but_not_one_that_somebody_goes_on_with(store_url: str) -> None:
@@ -301,7 +301,7 @@ def test_threads_go_by_age_and_by_count_but_not_one_that_somebody_goes_on_with(s
     agent.threads.retain("guest-*", idle_for="1ms")
     assert [rule.pattern for rule in agent.threads.retention()] == ["*", "guest-*"]
     time.sleep(0.005)
-    [first, second, _] = retention.outdated(agent._engine)
+    [first, second, _] = retention.iterate_outdated(agent._engine)
     assert (first.thread, second.thread, first.count) == ("guest-1", "guest-2", 5)
     told = agent.gc(dry_run=True)
     assert told.threads.count == 13
@@ -315,4 +315,4 @@ def test_threads_go_by_age_and_by_count_but_not_one_that_somebody_goes_on_with(s
     assert (freed.threads, freed.objects) == (told.threads, told.objects)
     assert {info.id: info.checkpoints for info in agent.threads.list()} == {"guest-2": 2, "long": 2}
     assert agent.threads.state("long")["messages"] == [noise(index, 3000) for index in range(5)]
-    in_order(store_url)
+    check_views(store_url)

@@ -7,7 +7,7 @@ import pytest
 from perdure import Agent
 from perdure.run.listing import list_runs, run_counts
 
-from .kit import in_child
+from .kit import run_in_child
 
 
 def finish(agent: Agent, run_id: str) -> None:
@@ -24,7 +24,7 @@ def crash(store_url: str) -> None:
         with Agent("one", store=store_url).run("dead"):
             os._exit(0)
 
-    assert in_child(program) == 0
+    assert run_in_child(program) == 0
 
 
 def test_the_first_of_a_list_are_those_of_the_whole_list(store_url: str) -> None:

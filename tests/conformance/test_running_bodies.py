@@ -14,7 +14,7 @@ from perdure import Agent, AsyncAgent, InDoubt, NotDone, RunWaiting
 from perdure.errors import Abandoned
 
 from .kit import PATIENCE, World, agent_at
-from .outside import Broken, Outside, by_world
+from .outside import Broken, Outside, make_world_check
 
 
 def _by_to_thread(run: Any, outside: Outside, key: str) -> Any:
@@ -56,7 +56,7 @@ def posting(
     async def program(**how: Any) -> Any:
         async with agent.run("r", **how) as run:
 
-            @agent.effect(name="pay", check=by_world(world), **options)
+            @agent.effect(name="pay", check=make_world_check(world), **options)
             async def pay(*, key: str) -> str:
                 tries.append(key)
                 if len(tries) > 1:
@@ -93,7 +93,7 @@ async def test_after_a_timeout_what_the_body_started_is_waited_for(
     with pytest.raises(RunWaiting, match="still running in this process"):
         await program(wait=0)
     assert await _resumed(agent, program, outside) == "paid"
-    assert len(world.all()) == 1 and len(program.__dict__["tries"]) == 1
+    assert len(world.read_all()) == 1 and len(program.__dict__["tries"]) == 1
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -107,7 +107,7 @@ async def test_once_it_has_ended_without_effect_it_is_begun_again_without_a_pers
         await program()
     assert await _resumed(agent, program, outside) == "paid"
     [first, second] = program.__dict__["tries"]
-    assert first == second and world.all() == [second]
+    assert first == second and world.read_all() == [second]
 
 
 async def test_its_own_exception_does_not_end_what_the_body_started(store_url: str, world: World) -> None:
@@ -121,7 +121,7 @@ async def test_its_own_exception_does_not_end_what_the_body_started(store_url: s
     with pytest.raises(InDoubt):
         await program()
     assert await _resumed(agent, program, outside) == "paid"
-    assert len(world.all()) == 1 and len(program.__dict__["tries"]) == 1
+    assert len(world.read_all()) == 1 and len(program.__dict__["tries"]) == 1
 
 
 async def test_a_body_that_has_ended_is_seen_to_have_ended(store_url: str, world: World) -> None:
@@ -143,7 +143,7 @@ async def test_a_body_that_has_ended_is_seen_to_have_ended(store_url: str, world
     with pytest.raises(TimeoutError):
         await program()  # the check was believed, so that the exception is what came of it
     assert await program(wait=0) == "paid"
-    assert len(world.all()) == 1
+    assert len(world.read_all()) == 1
 
 
 async def test_a_bound_function_does_not_begin_after_its_attempt_was_given_up(store_url: str, world: World) -> None:
@@ -157,7 +157,7 @@ async def test_a_bound_function_does_not_begin_after_its_attempt_was_given_up(st
     assert await program() == "paid"
     with pytest.raises(Abandoned):
         bound[0]()
-    assert len(world.all()) == 1
+    assert len(world.read_all()) == 1
 
 
 def _in_bound_thread(run: Any, outside: Outside, key: str) -> None:
@@ -185,7 +185,7 @@ def test_what_a_body_of_a_synchronous_run_started_is_waited_for(
     def program(**how: Any) -> Any:
         with agent.run("r", **how) as run:
 
-            @agent.effect(name="pay", check=by_world(world), retries=2, backoff=0)
+            @agent.effect(name="pay", check=make_world_check(world), retries=2, backoff=0)
             def pay(*, key: str) -> str:
                 tries.append(key)
                 if len(tries) > 1:
@@ -206,7 +206,7 @@ def test_what_a_body_of_a_synchronous_run_started_is_waited_for(
         resumed: Future[Any] = pool.submit(program)
         outside.go_on.set()
         assert resumed.result(PATIENCE) == "paid"
-    assert len(world.all()) == 1 and len(tries) == (1 if arrives else 2)
+    assert len(world.read_all()) == 1 and len(tries) == (1 if arrives else 2)
 
 
 def test_another_agent_of_the_process_knows_of_the_body(store_url: str, world: World) -> None:
@@ -214,7 +214,7 @@ def test_another_agent_of_the_process_knows_of_the_body(store_url: str, world: W
     outside = Outside(world)
 
     def program(agent: Agent, **how: Any) -> Any:
-        @agent.effect(name="pay", check=by_world(world), timeout=0.05)
+        @agent.effect(name="pay", check=make_world_check(world), timeout=0.05)
         def pay(*, key: str) -> str:
             outside.post(key)
             return "paid"
@@ -230,4 +230,4 @@ def test_another_agent_of_the_process_knows_of_the_body(store_url: str, world: W
         program(other, wait=0)
     outside.go_on.set()
     assert program(other) == "paid"
-    assert len(world.all()) == 1
+    assert len(world.read_all()) == 1

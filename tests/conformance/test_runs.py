@@ -22,7 +22,7 @@ from perdure.errors import (
 )
 from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import World, agent_at, die, in_child, killed_at
+from .kit import World, agent_at, die, kill_at, run_in_child
 
 
 def test_each_continues_at_the_first_item_not_done(store_url: str, world: World) -> None:
@@ -34,10 +34,10 @@ def test_each_continues_at_the_first_item_not_done(store_url: str, world: World)
                 run.state["seen"] = run.state.get("seen", 0) + 1
             run.result = run.state["seen"]
 
-    killed_at(program, Site.ITEM_DONE, CommitMoment.AFTER, nth=3)
+    kill_at(program, Site.ITEM_DONE, CommitMoment.AFTER, nth=3)
     assert agent_at(store_url).runs.get("r").state == {"seen": 3}
     program()
-    assert world.all() == [f"page {n}" for n in (1, 2, 3, 4, 5)]
+    assert world.read_all() == [f"page {n}" for n in (1, 2, 3, 4, 5)]
     assert agent_at(store_url).runs.result("r") == 5
 
 
@@ -95,9 +95,9 @@ def test_steps_in_an_item_commit_by_themselves(store_url: str, world: World) -> 
                 fetch(n)
                 fetch(10)
 
-    killed_at(program, Site.STEP_DONE, CommitMoment.AFTER, nth=3)
+    kill_at(program, Site.STEP_DONE, CommitMoment.AFTER, nth=3)
     program()
-    assert world.all() == ["fetch 1", "fetch 10", "fetch 2", "fetch 10"]
+    assert world.read_all() == ["fetch 1", "fetch 10", "fetch 2", "fetch 10"]
 
 
 def test_program_order_wins_between_an_item_and_its_steps(store_url: str) -> None:
@@ -165,9 +165,9 @@ def test_loops_nest(store_url: str, world: World) -> None:
                     run.state["n"] = run.state.get("n", 0) + 1
                 run.state["outer"] = a
 
-    killed_at(program, Site.ITEM_DONE, CommitMoment.AFTER, nth=4)
+    kill_at(program, Site.ITEM_DONE, CommitMoment.AFTER, nth=4)
     program()
-    assert world.all() == ["a1", "a2", "b1", "b2"]
+    assert world.read_all() == ["a1", "a2", "b1", "b2"]
     assert agent_at(store_url).runs.get("r").state == {"n": 4, "outer": "b"}
 
 
@@ -245,7 +245,7 @@ def test_a_signal_interrupts_the_run_and_releases_the_lease(store_url: str, numb
             os.kill(os.getpid(), number)
             time.sleep(10)
 
-    assert in_child(program) != 0
+    assert run_in_child(program) != 0
     assert agent_at(store_url).runs.get("r").status == "interrupted"
 
 
@@ -264,7 +264,7 @@ def test_a_run_open_elsewhere_is_busy_and_taken_over_when_its_holder_dies(store_
             os.read(release[0], 1)
             die()
 
-    thread = threading.Thread(target=lambda: in_child(hold))
+    thread = threading.Thread(target=lambda: run_in_child(hold))
     thread.start()
     os.read(ready[0], 1)
     agent = agent_at(store_url)
@@ -284,7 +284,7 @@ def test_after_a_takeover_the_old_holder_commits_nothing(store_url: str, world: 
 
     def take_over() -> None:
         # What another host does after the lease ran out: take the next fence.
-        agent._engine.tenancy.open_streams.clear()
+        agent._engine.lease_keeper.open_streams.clear()
         with agent_at(store_url).run("r") as second:
             second.state["theirs"] = 2
             second.result = "theirs"
@@ -304,7 +304,7 @@ def test_after_a_takeover_the_old_holder_commits_nothing(store_url: str, world: 
             run.state["item"] = item
     info = agent.runs.get("r")
     assert (info.state, info.result) == ({"mine": 1, "theirs": 2}, "theirs")
-    assert world.all() == []
+    assert world.read_all() == []
 
 
 def test_a_child_run_is_linked_and_steps_go_to_the_innermost(store_url: str) -> None:
@@ -388,7 +388,7 @@ def test_a_forked_child_says_so_and_the_parent_goes_on(store_url: str) -> None:
 
     with agent.run("r"):
         work(1)
-        assert in_child(child) == 0
+        assert run_in_child(child) == 0
         work(3)
     assert agent.runs.get("of the child").status == "finished"
 

@@ -15,7 +15,7 @@ import pytest
 from perdure import AsyncAgent, records
 from perdure.errors import NotDurable, NotStorable, ValueTooLarge, VersionConflict, WriteInsideUpdate
 
-from .kit import WallClock, agent_at, in_child, in_children, in_order
+from .kit import WallClock, agent_at, check_views, run_in_child, run_in_children
 
 LARGE = list(range(20_000))
 
@@ -31,8 +31,8 @@ def test_what_is_set_is_there_for_everybody(store_url: str) -> None:
         assert again.state.get("crawl", "page") == (31, {"a": LARGE})
         assert again.state.get("other", "page") is None
 
-    assert in_child(other) == 0
-    in_order(store_url)
+    assert run_in_child(other) == 0
+    check_views(store_url)
 
 
 def test_reading_makes_no_agent_known(store_url: str) -> None:
@@ -77,7 +77,7 @@ def test_versions_count_and_a_lost_race_shows_both_values(store_url: str) -> Non
         agent.state.delete("a", "k", if_version=1)
     assert agent.state.get("a", "k") == "theirs"
     assert agent.state.set("a", "k", "next", if_version=2) == 3
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_what_is_deleted_is_gone_and_its_versions_go_on(store_url: str) -> None:
@@ -95,7 +95,7 @@ def test_what_is_deleted_is_gone_and_its_versions_go_on(store_url: str) -> None:
         (2, None, True),
         (3, 2, False),
     ]
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_items_are_in_the_order_of_their_keys(store_url: str) -> None:
@@ -121,7 +121,7 @@ def test_what_has_a_time_to_live_is_gone_after_it(store_url: str, clock: WallClo
             agent.state.set("a", "k", 1, ttl=wrong)
     with pytest.raises(TypeError, match="ttl"):
         agent.state.set("a", "k", 1, ttl=True)
-    in_order(store_url)
+    check_views(store_url)
 
 
 @pytest.mark.parametrize("wrong", ["a\0b", "\ud800"])
@@ -169,7 +169,7 @@ def test_update_is_given_what_is_there_and_its_error_changes_nothing(store_url: 
     agent.state.set("a", "words", "x")
     with pytest.raises(TypeError):
         agent.state.incr("a", "words")
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_the_past_can_be_read_by_version_and_by_time(store_url: str) -> None:
@@ -223,7 +223,7 @@ def test_a_revert_is_a_change_like_any_other(store_url: str) -> None:
     assert agent.state.get("a", "y") == [*LARGE, 1]
     assert agent.state.revert(datetime(1990, 1, 1, tzinfo=UTC)) == 3
     assert agent.state.items("a") == agent.state.items("b") == []
-    in_order(store_url)
+    check_views(store_url)
 
 
 @pytest.mark.parametrize("theirs", ["x", "new"])
@@ -245,7 +245,7 @@ def test_a_revert_in_a_step_is_refused_when_others_change_the_namespace_meanwhil
         back()
     assert agent.state.get("a", theirs) == "theirs"
     assert agent.state.get("a", "x") == ("theirs" if theirs == "x" else 2)
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_one_key_of_the_past_is_read_alone(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,7 +286,7 @@ def test_a_transaction_is_all_or_nothing(store_url: str) -> None:
         assert t.get("bank", "bob", "closed") == "closed"
     assert dict(agent.state.items("bank")) == {"alice": 90}
     assert agent.state.get("count", "transfers") == 1
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_a_transaction_that_relied_on_old_values_is_refused(store_url: str) -> None:
@@ -325,7 +325,7 @@ def test_a_transaction_that_is_not_open_takes_and_tells_nothing(store_url: str) 
     with over:
         over.set("a", "sum", over.get("a", "k") + 1)
     assert agent.state.items("a") == [("again", 2), ("k", 5), ("sum", 6)]
-    in_order(store_url)
+    check_views(store_url)
 
 
 async def test_an_asynchronous_transaction_that_is_not_open_takes_and_tells_nothing(store_url: str) -> None:
@@ -354,13 +354,13 @@ def test_eight_processes_lose_nothing(store_url: str) -> None:
             agent.state.incr("a", "count")
             agent.state.update("a", "who", lambda seen: [*(seen or []), os.getpid()])
 
-    assert in_children(8, program) == [0] * 8
+    assert run_in_children(8, program) == [0] * 8
     agent = agent_at(store_url)
     assert agent.state.get("a", "count") == 8 * rounds
     assert len(agent.state.get("a", "who")) == 8 * rounds
     assert [version.version for version in agent.state.history("a", "count")] == list(range(1, 8 * rounds + 1))
     agent.state.incr("a", "count")  # the newest value is in the oldest stream: rebuilding must not go by streams
-    in_order(store_url)
+    check_views(store_url)
 
 
 async def test_steps_side_by_side_land_whole_whether_they_write_to_the_agent_or_not(store_url: str) -> None:
@@ -379,7 +379,7 @@ async def test_steps_side_by_side_land_whole_whether_they_write_to_the_agent_or_
     assert len(done) == 40
     assert await agent.state.get("a", "odd") == 20
     await agent.close()
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_a_watcher_hears_of_another_process(store_url: str) -> None:
@@ -397,7 +397,7 @@ def test_a_watcher_hears_of_another_process(store_url: str) -> None:
     listener.start()
     while listener.is_alive():  # only what comes after its first look is news
         listener.join(0.3)
-        assert in_child(lambda: agent_at(store_url).state.set("a", "k", "last")) == 0
+        assert run_in_child(lambda: agent_at(store_url).state.set("a", "k", "last")) == 0
     [(version, value)] = heard
     assert version >= 2 and value == "last"
     assert list(agent.state.watch("a", "k", timeout=0.05)) == []

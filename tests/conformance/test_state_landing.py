@@ -11,7 +11,7 @@ from perdure.errors import VersionConflict
 from perdure.journal import objects
 from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import World, agent_at, in_child, in_order, killed_at
+from .kit import World, agent_at, check_views, kill_at, run_in_child
 from .test_state import LARGE
 
 
@@ -30,7 +30,7 @@ def test_it_lands_with_the_step_or_not_at_all(store_url: str) -> None:
         assert agent.state.get("a", "count") == 2
         assert agent.state.get("a", "large") == agent.state.get("a", "made") == LARGE
         assert dict(agent.state.items("a")) == {"count": 2, "large": LARGE, "made": LARGE}
-        assert in_child(others_see_nothing) == 0
+        assert run_in_child(others_see_nothing) == 0
         if fails:
             raise ValueError
         return agent.state.version("a", "count")
@@ -44,7 +44,7 @@ def test_it_lands_with_the_step_or_not_at_all(store_url: str) -> None:
     with agent.run("two"):
         work(False)
     assert agent.state.get("a", "count") == 2, "a finished step writes nothing again"
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_a_kill_around_a_step_never_counts_twice(store_url: str) -> None:
@@ -62,12 +62,12 @@ def test_a_kill_around_a_step_never_counts_twice(store_url: str) -> None:
                 work(number)
 
     for moment in CommitMoment:
-        killed_at(program, Site.STEP_DONE, moment)
+        kill_at(program, Site.STEP_DONE, moment)
     program()
     agent = agent_at(store_url)
     assert agent.state.get("a", "count") == 3
     assert agent.state.get("a", "seen") == [0, 1, 2]
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_state_lands_with_the_item(store_url: str) -> None:
@@ -78,9 +78,9 @@ def test_state_lands_with_the_item(store_url: str) -> None:
                 agent.state.incr("review", "files")
                 assert agent.state.get("review", "files") == file + 1
 
-    killed_at(program, Site.ITEM_DONE, CommitMoment.WRITTEN, nth=2)
+    kill_at(program, Site.ITEM_DONE, CommitMoment.WRITTEN, nth=2)
     assert agent_at(store_url).state.get("review", "files") == 1
-    killed_at(program, Site.ITEM_DONE, CommitMoment.AFTER, nth=2)
+    kill_at(program, Site.ITEM_DONE, CommitMoment.AFTER, nth=2)
     assert agent_at(store_url).state.get("review", "files") == 3
     program()
     assert agent_at(store_url).state.get("review", "files") == 4
@@ -114,7 +114,7 @@ def test_a_step_that_loses_a_race_is_told_and_its_result_is_kept(store_url: str)
         agent.state.set("a", "k", "mine", if_version=0)
         agent.state.set("a", "other", 1)
         if len(bodies) == 1:
-            assert in_child(lambda: agent_at(store_url).state.set("a", "k", "theirs")) == 0
+            assert run_in_child(lambda: agent_at(store_url).state.set("a", "k", "theirs")) == 0
         return LARGE
 
     with pytest.raises(VersionConflict) as lost, agent.run("r"):
@@ -127,7 +127,7 @@ def test_a_step_that_loses_a_race_is_told_and_its_result_is_kept(store_url: str)
     with agent.run("r"):
         assert think() == LARGE
     assert agent.state.get("a", "k") == "mine"
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_what_a_step_has_done_itself_is_no_race(store_url: str) -> None:
@@ -155,7 +155,7 @@ def test_what_a_step_has_done_itself_is_no_race(store_url: str) -> None:
     assert [version.version for version in agent.state.history("a", "k")] == [1, 2]
     with agent.run("s"), pytest.raises(VersionConflict):
         run_step_that_lies(agent)
-    in_order(store_url)
+    check_views(store_url)
 
 
 def run_step_that_lies(agent: Any) -> None:
@@ -175,16 +175,16 @@ def test_an_effect_that_loses_a_race_has_happened_all_the_same(store_url: str, w
         world.do("posted")
         agent.state.set("a", "k", "mine", if_version=0)
         agent.state.set("a", "other", 1)
-        assert in_child(lambda: agent_at(store_url).state.set("a", "k", "theirs")) == 0
+        assert run_in_child(lambda: agent_at(store_url).state.set("a", "k", "theirs")) == 0
         return "receipt"
 
     with pytest.raises(VersionConflict), agent.run("r"):
         post()
     with agent.run("r", wait=0):
         assert post() == "receipt"
-    assert world.all() == ["posted"]
+    assert world.read_all() == ["posted"]
     assert (agent.state.get("a", "k"), agent.state.get("a", "other")) == ("theirs", None)
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_in_the_open_it_applies_every_time(store_url: str) -> None:
@@ -201,7 +201,7 @@ def test_killed_around_a_write_in_the_open_it_is_there_or_not(store_url: str) ->
 
     expected = 0
     for moment in CommitMoment:
-        killed_at(program, Site.STATE, moment)
+        kill_at(program, Site.STATE, moment)
         expected += moment is CommitMoment.AFTER
         assert (agent_at(store_url).state.get("a", "count") or 0) == expected
-    in_order(store_url)
+    check_views(store_url)

@@ -9,7 +9,7 @@ import pytest
 from perdure.errors import VersionConflict
 from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import agent_at, in_order, killed_at
+from .kit import agent_at, check_views, kill_at
 from .test_state import LARGE
 
 KEYS = [f"key {number:04} 'ü\\\",{{}}" for number in range(1203)]
@@ -35,7 +35,7 @@ def test_each_has_its_value_version_and_history(store_url: str) -> None:
     assert [one.version for one in agent.state.history("many", KEYS[-1])] == [1]
     # Each is a change of its namespace, in the order in which the keys were named.
     assert agent.state.at(4 + 40).items("many") == [(key, value_of(number)) for number, key in enumerate(KEYS[:40])]
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_what_else_a_transaction_does_is_done_among_them(store_url: str) -> None:
@@ -57,7 +57,7 @@ def test_what_else_a_transaction_does_is_done_among_them(store_url: str) -> None
     assert agent.state.items("a") == expected
     assert agent.state.items("b") == [(key, number) for number, key in enumerate(KEYS[:100])]
     assert {agent.state.version("a", key) for key, _ in expected} == {2}
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_one_that_has_changed_meanwhile_refuses_them_all(store_url: str) -> None:
@@ -70,7 +70,7 @@ def test_one_that_has_changed_meanwhile_refuses_them_all(store_url: str) -> None
         agent.state.set("a", KEYS[50], "theirs")
     assert (caught.value.expected, caught.value.found, caught.value.theirs) == (1, 2, "theirs")
     assert agent.state.items("a") == [(KEYS[50], "theirs")]
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_killed_around_the_commit_all_are_there_or_none(store_url: str) -> None:
@@ -80,6 +80,6 @@ def test_killed_around_the_commit_all_are_there_or_none(store_url: str) -> None:
                 t.set("a", key, True)
 
     for moment in CommitMoment:
-        killed_at(program, Site.STATE, moment)
+        kill_at(program, Site.STATE, moment)
         assert len(agent_at(store_url).state.items("a")) == (100 if moment is CommitMoment.AFTER else 0)
-    in_order(store_url)
+    check_views(store_url)

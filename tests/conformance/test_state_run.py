@@ -9,7 +9,7 @@ import pytest
 from perdure import AsyncAgent, Run
 from perdure.errors import WriteInsideUpdate
 
-from .kit import agent_at, in_order
+from .kit import agent_at, check_views
 from .test_state import LARGE
 
 
@@ -33,7 +33,7 @@ def test_update_is_made_once(store_url: str) -> None:
     for _ in range(2):  # resumed, then replayed when it is finished: what was written first stays
         assert program(False) == [[0], [0, LARGE], 1]
     assert agent.runs.get("r").result == {"list": [0, LARGE], "n": 1, "x": 1, "y": [0]}
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_in_a_step_it_lands_with_it(store_url: str) -> None:

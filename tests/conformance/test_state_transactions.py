@@ -7,7 +7,7 @@ import pytest
 from perdure import AsyncAgent
 from perdure.errors import NotDurable, VersionConflict
 
-from .kit import agent_at, in_order
+from .kit import agent_at, check_views
 
 
 def test_a_transaction_reads_all_keys_with_its_own_writes(store_url: str) -> None:
@@ -25,7 +25,7 @@ def test_a_transaction_reads_all_keys_with_its_own_writes(store_url: str) -> Non
     assert agent.state.items("n") == [("b", "b"), ("c", "C"), ("d", "D")]
     with pytest.raises(NotDurable, match="not open"):
         t.items("n")
-    in_order(store_url)
+    check_views(store_url)
 
 
 @pytest.mark.parametrize("theirs", ["a", "new"])
@@ -44,7 +44,7 @@ def test_a_transaction_that_read_a_namespace_is_refused_when_it_changed(store_ur
     with agent.run("r") as run:  # in a step it lands with it, and is asked then
         run.step(lambda: _sum_up(agent), name="s")
     assert agent.state.get("n", "twice") == 2 * (20 if theirs == "a" else 22)
-    in_order(store_url)
+    check_views(store_url)
 
 
 def _sum_up(agent: object) -> None:
@@ -70,7 +70,7 @@ def test_a_transaction_knows_versions_and_requires_them(store_url: str) -> None:
         t.set("n", "c", t.version("n", "a"))
         agent.state.set("n", "a", 4)
     assert agent.state.items("n") == [("a", 4), ("b", 1)]
-    in_order(store_url)
+    check_views(store_url)
 
 
 async def test_the_asynchronous_side_is_the_same(store_url: str) -> None:

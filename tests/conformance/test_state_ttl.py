@@ -14,7 +14,7 @@ from perdure.journal.agent_writes import SetKey
 from perdure.kernel.protocol import drive_sync
 from perdure.values.clock import SYSTEM_CLOCK
 
-from .kit import WallClock, agent_at, in_order
+from .kit import WallClock, agent_at, check_views
 
 SOON = 600.0
 """Seconds, which pass when the test says so."""
@@ -47,7 +47,7 @@ def test_incr_and_update_leave_a_key_its_time(store_url: str, clock: WallClock) 
     assert expires(agent, "n") == 0
     agent.state.set("a", "d", 0)
     assert expires(agent, "d") == 0, "set says all of it"
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_incr_and_update_take_another_time(store_url: str, clock: WallClock) -> None:
@@ -64,7 +64,7 @@ def test_incr_and_update_take_another_time(store_url: str, clock: WallClock) -> 
     now = SYSTEM_CLOCK.wall_ms()
     assert expires(agent, "n") > now + 7_000_000
     assert min(expires(agent, "x"), expires(agent, "y")) > now + 3_000_000
-    in_order(store_url)
+    check_views(store_url)
 
 
 async def test_the_asynchronous_side_takes_it_too(store_url: str, clock: WallClock) -> None:
@@ -94,7 +94,7 @@ def test_within_a_step_time_goes_on(store_url: str, clock: WallClock) -> None:
         run.step(body, name="s")
     assert seen == [2, None, [], 10]
     assert agent.state.items("a") == [("n", 10)], "m had run out before it landed, and incr had left it its time"
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_a_revert_brings_nothing_back_that_has_run_out(store_url: str, clock: WallClock) -> None:
@@ -117,7 +117,7 @@ def test_a_revert_brings_nothing_back_that_has_run_out(store_url: str, clock: Wa
     with agent.run("r") as run:
         run.step(lambda: agent.state.revert(there, ns="a"), name="s")
     assert agent.state.items("a") == []
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_a_revert_gives_a_value_the_time_that_it_had(store_url: str, clock: WallClock) -> None:
@@ -141,7 +141,7 @@ def test_a_revert_gives_a_value_the_time_that_it_had(store_url: str, clock: Wall
     agent.state.revert(there, ns="a")
     clock.advance(SOON)
     assert agent.state.get("a", "short") is None
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_the_past_by_number_shows_nothing_that_has_run_out(store_url: str, clock: WallClock) -> None:
@@ -181,7 +181,7 @@ def test_what_was_kept_longer_is_the_same_value(store_url: str, clock: WallClock
     assert agent.state.at(there).get("a", "k") == (None if ended else "read")
     assert agent.state.revert(there, ns="a") == 1
     assert agent.state.items("a") == expected
-    in_order(store_url)
+    check_views(store_url)
 
 
 def _land(agent: Agent, ask: SetKey) -> None:

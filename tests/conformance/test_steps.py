@@ -20,7 +20,7 @@ from perdure.errors import (
 )
 from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import World, agent_at, die, in_child, killed_at
+from .kit import World, agent_at, die, kill_at, run_in_child
 
 
 def test_a_step_runs_once_and_is_remembered(store_url: str) -> None:
@@ -51,10 +51,10 @@ def test_after_a_kill_finished_steps_are_not_repeated(store_url: str, world: Wor
         with agent.run("r") as run:
             run.result = [work(n) for n in range(5)]
 
-    killed_at(program, Site.STEP_DONE, CommitMoment.AFTER, nth=3)
-    assert world.all() == ["work 0", "work 1", "work 2"]
+    kill_at(program, Site.STEP_DONE, CommitMoment.AFTER, nth=3)
+    assert world.read_all() == ["work 0", "work 1", "work 2"]
     program()
-    assert world.all() == [f"work {n}" for n in range(5)]
+    assert world.read_all() == [f"work {n}" for n in range(5)]
     assert agent_at(store_url).runs.result("r") == [0, 1, 4, 9, 16]
 
 
@@ -65,14 +65,14 @@ def test_the_same_call_made_again_is_another_step_and_remembered_too(store_url: 
         @agent.step
         def roll() -> int:
             world.do("roll")
-            return len(world.all())
+            return len(world.read_all())
 
         with agent.run("r") as run:
             run.result = [roll() for _ in range(5)]
 
-    killed_at(program, Site.STEP_DONE, CommitMoment.AFTER, nth=3)
+    kill_at(program, Site.STEP_DONE, CommitMoment.AFTER, nth=3)
     program()
-    assert world.all() == ["roll"] * 5
+    assert world.read_all() == ["roll"] * 5
     assert agent_at(store_url).runs.result("r") == [1, 2, 3, 4, 5]
 
 
@@ -110,7 +110,7 @@ def test_a_kill_before_completion_drops_the_writes_of_the_step(store_url: str) -
 
             run.step(work)
 
-    killed_at(program, Site.STEP_DONE, CommitMoment.WRITTEN)
+    kill_at(program, Site.STEP_DONE, CommitMoment.WRITTEN)
     assert agent_at(store_url).runs.get("r").state == {}
     program()
     assert agent_at(store_url).runs.get("r").state == {"n": 1}
@@ -128,9 +128,9 @@ def test_retries_are_counted_across_a_crash(store_url: str, world: World) -> Non
         with agent.run("r"):
             flaky()
 
-    killed_at(program, Site.ATTEMPT_FAILED, CommitMoment.AFTER, nth=2)
+    kill_at(program, Site.ATTEMPT_FAILED, CommitMoment.AFTER, nth=2)
     assert world.count("attempt") == 2
-    assert in_child(program) != 0
+    assert run_in_child(program) != 0
     assert world.count("attempt") == 4
 
 
@@ -490,4 +490,4 @@ def test_the_package_has_few_names_and_every_error_can_be_imported_from_it() -> 
 
 
 def test_die_helper_really_kills() -> None:
-    assert in_child(die) == 9
+    assert run_in_child(die) == 9

@@ -13,7 +13,7 @@ import pytest
 from perdure import Agent
 from perdure.errors import JournalDamaged, StoreFenced
 from perdure.journal import chain
-from perdure.journal.keys import signed_by
+from perdure.journal.keys import is_signed_by
 from perdure.kernel.engine import AddStoreLocation
 from perdure.records import EntryKind
 from perdure.store import open_store
@@ -128,9 +128,9 @@ def test_the_end_of_a_run_is_signed_with_the_key_of_the_agent(store_url: str) ->
     for stream, seq, link, streams, signer, signature in seals:
         assert signer == public_key
         message = chain.seal_message(store.identity, stream, seq, link, streams)
-        assert signed_by(public_key, message, signature)
-        assert not signed_by(public_key, message + b"x", signature)
-        assert not signed_by(public_key, message, bytes(64))
+        assert is_signed_by(public_key, message, signature)
+        assert not is_signed_by(public_key, message + b"x", signature)
+        assert not is_signed_by(public_key, message, bytes(64))
         assert store.read("journal_entry", (stream, seq))[0][4] == link
 
 

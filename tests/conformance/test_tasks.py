@@ -20,7 +20,7 @@ from perdure.platform.failpoints import CommitMoment, Site
 from perdure.values.limits import DEATHS_MAX, DEATHS_SUSPECT
 from perdure.work.tasks.definition import tasks_of
 
-from .kit import PATIENCE, World, agent_at, die, in_child, in_order, killed_at, until
+from .kit import PATIENCE, World, agent_at, check_views, die, kill_at, run_in_child, wait_until
 
 
 def rows(agent: Agent | AsyncAgent) -> dict[str, str]:
@@ -29,7 +29,7 @@ def rows(agent: Agent | AsyncAgent) -> dict[str, str]:
 
 
 @contextmanager
-def working(agent: Agent, **options: Any) -> Iterator[Any]:
+def run_worker(agent: Agent, **options: Any) -> Iterator[Any]:
     """A worker beside the test."""
     worker = agent.worker(**options)
     thread = threading.Thread(target=worker.run)
@@ -44,8 +44,8 @@ def working(agent: Agent, **options: Any) -> Iterator[Any]:
 
 def work_off(agent: Agent) -> None:
     """Work until nothing is left that could be done now."""
-    with working(agent):
-        until(lambda: not {"queued", "running"} & set(rows(agent).values()))
+    with run_worker(agent):
+        wait_until(lambda: not {"queued", "running"} & set(rows(agent).values()))
 
 
 class Office:
@@ -91,23 +91,23 @@ class Office:
 
     def attend(self) -> None:
         """Answer whoever asks, while a worker works, until all is done."""
-        with working(self.agent):
-            until(self._attend_once)
+        with run_worker(self.agent):
+            wait_until(self._attend_once)
 
     def _attend_once(self) -> bool:
         for run_id in [name for name, state in rows(self.agent).items() if state == "parked"]:
             for question in self.agent.runs.get(run_id).questions:
-                if question.kind == "ask" and not self._answered(question.about, run_id):
+                if question.kind == "ask" and not self._is_answered(question.about, run_id):
                     self.agent.runs.answer(run_id, "12A")
-                elif question.kind == "event" and not self._sent(run_id):
+                elif question.kind == "event" and not self._is_sent(run_id):
                     self.agent.send_event(run_id, "paid")
         return not rows(self.agent)
 
-    def _answered(self, about: int, run_id: str) -> bool:
+    def _is_answered(self, about: int, run_id: str) -> bool:
         stream = self.agent.runs.get(run_id).summary.stream
         return bool(self.agent._engine.store.read("get_answer", (stream, about)))
 
-    def _sent(self, run_id: str) -> bool:
+    def _is_sent(self, run_id: str) -> bool:
         engine = self.agent._engine
         return bool(engine.store.read("get_signal", (engine.stream, run_id, "paid", 1)))
 
@@ -135,8 +135,8 @@ def test_a_run_is_queued_once_and_its_result_is_there_for_everybody(store_url: s
     office.trip.start("t", "oslo")
     assert rows(office.agent) == {}
     assert office.trip.run("t", "oslo") == "OSLO 12A"
-    assert world.all() == ["book OSLO 12A"]
-    in_order(office.agent)
+    assert world.read_all() == ["book OSLO 12A"]
+    check_views(office.agent)
 
 
 SITES = [Site.TASK, Site.RUN_CLAIM, Site.STEP_DONE, Site.EFFECT_INTENT, Site.EFFECT_OUTCOME, Site.WAIT_BEGIN]
@@ -165,15 +165,15 @@ def test_a_worker_may_be_killed_anywhere(
         office.plan.start("p", "oslo")
         office.attend()
 
-    killed_at(program, site, moment, nth)
+    kill_at(program, site, moment, nth)
     office = office_at(store_url, world)
     office.plan.start("p", "oslo")
     office.attend()
     assert office.plan.result("p") == "planned OSLO 12A"
-    assert world.all() == ["book OSLO 12A"]
+    assert world.read_all() == ["book OSLO 12A"]
     parent, child = office.agent.runs.get("p"), office.agent.runs.get("trip to oslo")
     assert child.summary.parent == parent.summary.stream
-    in_order(office.agent)
+    check_views(office.agent)
 
 
 def test_what_fails_is_tried_again_and_then_dead_until_somebody_says_otherwise(store_url: str, world: World) -> None:
@@ -184,13 +184,13 @@ def test_what_fails_is_tried_again_and_then_dead_until_somebody_says_otherwise(s
     with pytest.raises(TaskFailed, match="no luck") as raised:
         office.breaks.result("b")
     assert isinstance(raised.value.__cause__, ValueError)
-    in_order(office.agent)
+    check_views(office.agent)
     office.agent.runs.retry("b")
-    in_order(office.agent)
+    check_views(office.agent)
     work_off(office.agent)
     assert world.count("no luck") == 4 and rows(office.agent) == {}
     assert office.breaks.result("b") is None
-    in_order(office.agent)
+    check_views(office.agent)
 
 
 def test_a_full_disk_is_no_failure_of_the_task(store_url: str, world: World) -> None:
@@ -204,9 +204,9 @@ def test_a_full_disk_is_no_failure_of_the_task(store_url: str, world: World) -> 
         return topic
 
     report.start("r", "rain")
-    with working(agent):
+    with run_worker(agent):
         assert report.result("r", timeout=PATIENCE) == "rain"
-    in_order(agent)
+    check_views(agent)
 
 
 def test_a_dead_worker_is_noticed_by_one_that_waits(store_url: str, world: World) -> None:
@@ -220,7 +220,7 @@ def test_a_dead_worker_is_noticed_by_one_that_waits(store_url: str, world: World
         return "done"
 
     dies.start("d")
-    status = in_child(lambda: agent_at_with(store_url, dies, world))
+    status = run_in_child(lambda: agent_at_with(store_url, dies, world))
     assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
     assert rows(agent) == {"d": "running"}
     work_off(agent)
@@ -243,7 +243,7 @@ def test_what_kills_its_workers_again_and_again_is_dead_and_says_where(store_url
 
     agent.task(kills).start("k")
     for _ in range(DEATHS_SUSPECT + DEATHS_MAX + 1):
-        in_child(lambda: agent_at_with(store_url, tasks_of(agent._engine)["kills"], world))
+        run_in_child(lambda: agent_at_with(store_url, tasks_of(agent._engine)["kills"], world))
     assert rows(agent) == {"k": "running"}
     work_off(agent)
     assert rows(agent) == {"k": "dead"} and world.count("step") == 1
@@ -262,13 +262,13 @@ def test_a_run_that_waits_for_its_turn_is_not_blamed_for_the_death_of_its_worker
 
         @other.task(name="work")
         def dies() -> None:
-            until(lambda: len(other._engine.tenancy.open_streams) == 2 or "dead" in rows(other).values())
+            wait_until(lambda: len(other._engine.lease_keeper.open_streams) == 2 or "dead" in rows(other).values())
             die()
 
         work_off(other)
 
     for _ in range(DEATHS_SUSPECT + DEATHS_MAX - 1):
-        in_child(both_are_open)
+        run_in_child(both_are_open)
     work_off(agent)
     assert work.result("a") == work.result("b") == "done"
 
@@ -283,7 +283,7 @@ def test_priority_age_limits_and_pauses(store_url: str, world: World) -> None:
             now[0] += 1
             most[0] = max(most[0], now[0])
         world.do(str(n))
-        until(lambda: most[0] >= wanted[0])
+        wait_until(lambda: most[0] >= wanted[0])
         time.sleep(0.02)  # for one more, which there must not be
         with lock:
             now[0] -= 1
@@ -291,29 +291,29 @@ def test_priority_age_limits_and_pauses(store_url: str, world: World) -> None:
     for n in range(4):
         note.options(priority=n % 2).start(f"n{n}", n)
     note.options(delay="1h").start("later", 9)
-    with working(agent, concurrency=1):
-        until(lambda: set(rows(agent)) == {"later"})
-    assert world.all() == ["1", "3", "0", "2"] and rows(agent) == {"later": "queued"}
+    with run_worker(agent, concurrency=1):
+        wait_until(lambda: set(rows(agent)) == {"later"})
+    assert world.read_all() == ["1", "3", "0", "2"] and rows(agent) == {"later": "queued"}
     agent.queues.set("default", per_key=1)
     agent.queues.pause("default")
     for n in range(3):
         note.start(f"m{n}", n, "ann")
-    with working(agent, concurrency=3):
+    with run_worker(agent, concurrency=3):
         time.sleep(0.1)
         assert world.count("9") == 0 and len(rows(agent)) == 4
         [queue] = agent.queues.list()
         assert (queue.queued, queue.paused, queue.rules.per_key) == (4, True, 1)
         agent.queues.resume("default")
-        until(lambda: set(rows(agent)) == {"later"})
+        wait_until(lambda: set(rows(agent)) == {"later"})
     assert most == [1]
     agent.queues.set("default", concurrency=2, rate="1000/s")
     wanted[0] = 2
     for n in range(5):
         note.start(f"o{n}", n, str(n))
-    with working(agent, concurrency=5):
-        until(lambda: set(rows(agent)) == {"later"})
+    with run_worker(agent, concurrency=5):
+        wait_until(lambda: set(rows(agent)) == {"later"})
     assert most == [2]
-    in_order(agent)
+    check_views(agent)
 
 
 def test_what_is_started_in_a_step_is_queued_with_it(store_url: str, world: World) -> None:
@@ -338,7 +338,7 @@ def test_what_is_started_in_a_step_is_queued_with_it(store_url: str, world: Worl
         with pytest.raises(InputChanged):
             child.start("c", 5)
     assert set(rows(agent)) == {"c", "c2"}
-    in_order(agent)
+    check_views(agent)
 
 
 def test_code_that_catches_everything_is_parked_all_the_same(store_url: str, world: World) -> None:
@@ -379,14 +379,14 @@ def test_a_drained_worker_leaves_its_runs_to_others(store_url: str, world: World
         return 0
 
     long.start("l")
-    with working(agent):
+    with run_worker(agent):
         assert begun.wait(PATIENCE)
     assert rows(agent) == {"l": "queued"} and agent.runs.get("l").status == "interrupted"
     world.do("free")
     work_off(agent)
-    done = world.all()
+    done = world.read_all()
     assert len(done) == len(set(done))  # no step was done twice
-    in_order(agent)
+    check_views(agent)
 
 
 async def test_branches_of_a_run_end_what_they_do_before_it_is_parked(store_url: str, world: World) -> None:
@@ -412,9 +412,9 @@ async def test_branches_of_a_run_end_what_they_do_before_it_is_parked(store_url:
     working = asyncio.create_task(worker.run())
     while rows(agent) != {"x": "parked"}:
         await asyncio.sleep(0.01)
-    assert world.all() == ["a", "b"] and (await agent.runs.get("x")).in_doubt == []
+    assert world.read_all() == ["a", "b"] and (await agent.runs.get("x")).in_doubt == []
     await agent.runs.answer("x", "yes")
     assert await both.result("x", timeout=PATIENCE) == ["a", "b", "yes"]
     worker.drain()
     await working
-    in_order(agent)
+    check_views(agent)

@@ -30,7 +30,7 @@ from perdure.platform.failpoints import CommitMoment, Site
 from perdure.transfer.export import contents_of
 
 from . import rich_store
-from .kit import World, die, in_child, killed_at
+from .kit import World, die, kill_at, run_in_child
 
 NAMES = ("travel", "keeper")
 KEY: dict[str, Any] = {"private_key": True, "passphrase": "p"}
@@ -50,7 +50,7 @@ def agents_in(path: Path) -> list[str]:
     return [name for name, *_ in Engine("looker", store=path).store.read("all_agents")] if path.exists() else []
 
 
-def seen(agent: Agent) -> list[Any]:
+def read_visible(agent: Agent) -> list[Any]:
     """What the agent's users see of it."""
     runs = [(run.id, run.status, run.error) for run in agent.runs.list()]
     kept = [(artifact.name, artifact.version, artifact.size, artifact.digest) for artifact in agent.artifacts.list()]
@@ -84,7 +84,7 @@ def test_everything_of_an_agent_arrives_and_comes_back(rich: Path, store_url: st
         again = Agent.import_from(back.path, store=tmp_path / "again.db")
         hashes = {contents_of(other_agent._engine).contents.hex() for other_agent in (agent, there, again)}
         assert hashes == {out.contents, back.contents}
-        assert seen(again) == seen(there) == seen(agent)
+        assert read_visible(again) == read_visible(there) == read_visible(agent)
         assert len({other_agent.identity.public_key for other_agent in (agent, there, again)}) == 3, (
             "each is an identity of its own"
         )
@@ -109,11 +109,11 @@ def test_an_agent_moves_away_and_comes_back_with_what_is_new(rich: Path, store_u
         run.step(lambda: rich_store.LARGE + "new", name="new")
     with away.run("more"):
         away.checkpoint.create("draft", {"pages": [rich_store.LARGE, rich_store.NOISE, "new"]})
-    new, found = seen(away), away.memory.recall(asked)[0].text
+    new, found = read_visible(away), away.memory.recall(asked)[0].text
     out = away.export(tmp_path / "back", move=True, private_key=True, passphrase="p")
     back = Agent.import_from(tmp_path / "back", store=rich, passphrase="p")
     assert contents_of(back._engine).contents.hex() == out.contents
-    assert (seen(back), back.memory.recall(asked)[0].text) == (new, found)
+    assert (read_visible(back), back.memory.recall(asked)[0].text) == (new, found)
     assert [arrival.how for arrival in back.identity.arrivals] == ["moved", "moved"]
     back.state.set("trip", "page", 8)
     with pytest.raises(AgentMoved):
@@ -171,10 +171,10 @@ def test_a_moved_agent_goes_on_at_the_right_step_and_the_original_refuses(
         program()
     before, key = contents_of(agent._engine), agent.identity.public_key
     agent.export(tmp_path / "x.perdure", move=True, private_key=True, passphrase="open sesame")
-    refused(agent, program)
+    check_refused(agent, program)
     fresh, again = traveller(origin, world)
     fresh._engine.close()
-    refused(fresh, again)
+    check_refused(fresh, again)
 
     there = Agent.import_from(tmp_path / "x.perdure", store=target, passphrase="open sesame")
     assert (contents_of(there._engine), there.identity.public_key) == (before, key)
@@ -182,7 +182,7 @@ def test_a_moved_agent_goes_on_at_the_right_step_and_the_original_refuses(
     there, program = traveller(target, world)
     there.state.set("memory", "stop", False)
     assert program() == "thanks for booked NYC"
-    assert world.all() == ["search", "book", "thank"]
+    assert world.read_all() == ["search", "book", "thank"]
     assert there.state.get("memory", "city")["text"] == rich_store.LARGE
     assert [message["content"] for message in there.runs.get("trip").messages] == ["to NYC"]
     assert there.identity.verify(b"it is me", there.identity.sign(b"it is me"))
@@ -190,7 +190,7 @@ def test_a_moved_agent_goes_on_at_the_right_step_and_the_original_refuses(
     sound(origin)
 
 
-def refused(agent: Agent, program: Callable[[], object]) -> None:
+def check_refused(agent: Agent, program: Callable[[], object]) -> None:
     """Whatever would write for an agent that has left."""
     other = Agent("other", store=agent._engine.url)
     acts: list[Callable[[], object]] = [
@@ -272,7 +272,7 @@ def test_killed_anywhere_it_is_here_or_there_and_goes_on(store_url: str, tmp_pat
 
     make()
     for site, moment in PLACES:
-        killed_at(move, site, moment)
+        kill_at(move, site, moment)
         visible = (
             [name for name, *_ in Engine("looker", store=where).store.read("all_agents")] if where.exists() else []
         )
@@ -324,12 +324,12 @@ def test_a_copy_never_believes_that_what_its_origin_has_begun_did_not_happen(
         with Agent("agent", store=store_url).run("pay") as run:
             run.effect(die, name="charge")
 
-    in_child(pay)
+    run_in_child(pay)
     Agent("agent", store=store_url).export(tmp_path / "x.perdure")
     child = Agent.import_from(tmp_path / "x.perdure", store=tmp_path / "there.db")
     with pytest.raises(RunWaiting, match="may still execute it"), child.run("pay", wait=0) as run:
         run.effect(lambda: world.do("charge"), name="charge", check=lambda: NotDone)
-    assert world.all() == []
+    assert world.read_all() == []
 
 
 def test_a_copy_is_of_one_moment(store_url: str, tmp_path: Path) -> None:

@@ -24,9 +24,9 @@ from perdure.transfer import file_format
 from perdure.transfer.check import check
 
 from . import rich_store
-from .kit import killed_at
+from .kit import kill_at
 from .test_transfer import KEY, OPEN, sound
-from .test_transfer_file import plain
+from .test_transfer_file import decompress_file
 
 AT_ONCE = 1e-6
 
@@ -57,20 +57,20 @@ def folder_of(agent: Agent) -> Path:
     return Path(archive.folder_of(agent._engine.store))
 
 
-def archived(agent: Agent) -> dict[str, bytes]:
+def read_archives(agent: Agent) -> dict[str, bytes]:
     """What is beside the store of an agent."""
     folder = folder_of(agent)
     return {path.name: path.read_bytes() for path in folder.iterdir()} if folder.exists() else {}
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> Any:
+def run_command(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> Any:
     """What a command says."""
     assert main([*arguments, "--json"]) == code
     seen = capsys.readouterr()
     return json.loads(seen.out or seen.err)
 
 
-def stored(url: str) -> Store:
+def open_store_at(url: str) -> Store:
     return open_store(url)
 
 
@@ -86,17 +86,17 @@ def test_archives_go_along_and_are_known_where_they_arrive(
     finish(agent, "old")
     compact(agent)
     let_go(agent)
-    before = archived(agent)
+    before = read_archives(agent)
     assert len(before) == 2
     out = agent.export(tmp_path / "1.perdure", move=True, private_key=True, passphrase="p")
     assert (out.archives, out.notes) == (2, ())
     assert check(out.path).archives == 2
 
     there = Agent.import_from(out.path, store=store_url, passphrase="p")
-    assert sorted(archived(there).values()) == sorted(before.values()), "byte for byte"
+    assert sorted(read_archives(there).values()) == sorted(before.values()), "byte for byte"
     name = there.runs.get("old").archive
-    assert name.startswith(agent._engine.store.identity) and name in archived(there)
-    for arguments in (("verify", *archived(there)), ("show", name)):
+    assert name.startswith(agent._engine.store.identity) and name in read_archives(there)
+    for arguments in (("verify", *read_archives(there)), ("show", name)):
         assert main(["archive", *arguments, "--store", store_url]) == 0
     assert "matches this one" in (said := capsys.readouterr().out)
     assert "step 7" in said
@@ -107,13 +107,13 @@ def test_archives_go_along_and_are_known_where_they_arrive(
         there.state.set("s", "k", [number, rich_store.LARGE[:500]])
     finish(there, "new")
     assert len(compact(there)) >= 2
-    every = archived(there)
+    every = read_archives(there)
     there.export(tmp_path / "2.perdure", move=True, private_key=True, passphrase="p")
     last = Agent.import_from(tmp_path / "2.perdure", store=tmp_path / "last.db", passphrase="p")
-    assert sorted(archived(last).values()) == sorted(every.values())
+    assert sorted(read_archives(last).values()) == sorted(every.values())
     assert last.runs.get("old").archive == name
-    assert last.runs.get("new").archive in archived(last)
-    assert main(["archive", "verify", *archived(last), "--store", f"sqlite:///{tmp_path / 'last.db'}"]) == 0
+    assert last.runs.get("new").archive in read_archives(last)
+    assert main(["archive", "verify", *read_archives(last), "--store", f"sqlite:///{tmp_path / 'last.db'}"]) == 0
     for url in (first, store_url, f"sqlite:///{tmp_path / 'last.db'}"):
         sound(url)
 
@@ -129,11 +129,13 @@ def test_a_stream_that_was_compacted_in_two_stores_has_all_of_its_archives(file_
     compact(agent)
     change(agent)
     compact(agent)
-    assert len(archived(agent)) == 3, "of one stream two, of which the second names the first"
+    assert len(read_archives(agent)) == 3, "of one stream two, of which the second names the first"
     assert agent.export(tmp_path / "x.perdure").notes == ()
     child = Agent.import_from(tmp_path / "x.perdure", store=tmp_path / "there.db", name="child")
-    assert sorted(archived(child).values()) == sorted(archived(agent).values())
-    assert len(archived(Agent.import_from(tmp_path / "x.perdure", store=file_url, name="sister"))) == 3, "in one place"
+    assert sorted(read_archives(child).values()) == sorted(read_archives(agent).values())
+    assert len(read_archives(Agent.import_from(tmp_path / "x.perdure", store=file_url, name="sister"))) == 3, (
+        "in one place"
+    )
     sound(f"sqlite:///{tmp_path / 'there.db'}")
 
 
@@ -146,13 +148,13 @@ def test_what_stays_behind_is_told_at_once_and_in_the_file(
     dry = agent.export(tmp_path / "x.perdure", move=True, dry_run=True)
     assert not (tmp_path / "x.perdure").exists()
     agent.state.set("still", "at", "home")
-    out = told(capsys, "export", "agent", str(tmp_path / "x.perdure"), "--store", store_url)
+    out = run_command(capsys, "export", "agent", str(tmp_path / "x.perdure"), "--store", store_url)
     [note] = out["notes"]
     assert dry.notes == (note,) and dry.dry_run
     assert path.name in note and str(folder_of(agent)) in note
-    assert told(capsys, "import", str(tmp_path / "x.perdure"), "--check")["notes"] == [note]
+    assert run_command(capsys, "import", str(tmp_path / "x.perdure"), "--check")["notes"] == [note]
     there = str(tmp_path / "there.db")
-    assert told(capsys, "import", str(tmp_path / "x.perdure"), "--store", there)["notes"] == [note]
+    assert run_command(capsys, "import", str(tmp_path / "x.perdure"), "--store", there)["notes"] == [note]
 
     whole = agent.export(tmp_path / "y.perdure", archive=elsewhere)
     assert (whole.archives, whole.notes) == (1, ())
@@ -174,7 +176,7 @@ def test_an_archive_that_others_have_something_in_stays(file_url: str, tmp_path:
     out = agent.export(tmp_path / "x.perdure")
     assert out.archives == 0
     assert "it holds data of other agents" in out.notes[0]
-    assert b"theirs" not in plain(tmp_path / "x.perdure")
+    assert b"theirs" not in decompress_file(tmp_path / "x.perdure")
 
 
 def test_what_was_compacted_moves_without_the_key_too(file_url: str, tmp_path: Path) -> None:
@@ -186,9 +188,9 @@ def test_what_was_compacted_moves_without_the_key_too(file_url: str, tmp_path: P
     def arrive() -> Agent:
         return Agent.import_from(tmp_path / "x.perdure", store=tmp_path / "there.db")
 
-    killed_at(arrive, Site.ARRIVE, CommitMoment.WRITTEN)  # when archives are there, and nothing else
+    kill_at(arrive, Site.ARRIVE, CommitMoment.WRITTEN)  # when archives are there, and nothing else
     there = arrive()
-    assert [there.runs.get("old").archive] == list(archived(there))
+    assert [there.runs.get("old").archive] == list(read_archives(there))
     sound(f"sqlite:///{tmp_path / 'there.db'}")
 
 
@@ -273,7 +275,7 @@ def test_a_moved_file_is_imported_once_into_a_store_under_whatever_name(store_ur
     moved.export(tmp_path / "y", move=True)
     with pytest.raises(AgentExists, match="was imported here on"):
         Agent.import_from(tmp_path / "x", store=there, name="second", passphrase="p")
-    assert [name for name, *_ in stored(f"sqlite:///{there}").read("all_agents")] == ["first"]
+    assert [name for name, *_ in open_store_at(f"sqlite:///{there}").read("all_agents")] == ["first"]
 
 
 def test_an_agent_renamed_in_its_own_store_is_not_imported_a_second_time(file_url: str, tmp_path: Path) -> None:
@@ -296,7 +298,7 @@ def test_twins_in_two_stores_are_known_by_their_numbers(
     twins = [Agent.import_from(tmp_path / "x", store=tmp_path / f"{number}.db", **OPEN) for number in range(2)]
     one, two = [item.identity.arrivals[-1] for item in twins]
     assert one.file == two.file and one.number != two.number
-    said = told(capsys, "verify", "--store", str(tmp_path / "0.db"))
+    said = run_command(capsys, "verify", "--store", str(tmp_path / "0.db"))
     assert [(item["agent"], item["number"], item["file"]) for item in said["arrivals"]] == [
         ("agent", one.number, one.file)
     ]
@@ -318,7 +320,7 @@ def test_the_store_that_it_left_lets_it_arrive_once_if_it_is_asked(store_url: st
     for file in ("x", "y"):
         with pytest.raises(AgentMoved, match=r"one\.db"):
             Agent.import_from(tmp_path / file, store=two, origin=store_url, **OPEN)
-    assert stored(f"sqlite:///{two}").read("all_agents") == []
+    assert open_store_at(f"sqlite:///{two}").read("all_agents") == []
     for act in (
         lambda: agent.state.set("a", "b", 2),
         lambda: agent.export(tmp_path / "z", move=True, **KEY),
@@ -366,7 +368,7 @@ def test_an_origin_must_be_the_one_and_the_move_must_hold(store_url: str, tmp_pa
         with pytest.raises(error, match=words):
             Agent.import_from(tmp_path / file, store=tmp_path / "there.db", origin=origin)
     assert not (tmp_path / "nowhere.db").exists()
-    killed_at(
+    kill_at(
         lambda: Agent.import_from(tmp_path / "y", store=tmp_path / "there.db", origin=store_url),
         Site.ARRIVE,
         CommitMoment.WRITTEN,

@@ -16,15 +16,15 @@ from perdure import Agent
 from perdure import records as r
 from perdure.cli.main import main
 from perdure.errors import ArchiveDamaged, ExportDamaged, PerdureError
-from perdure.platform.bounded_lines import ExpansionGauge, padding
-from perdure.records.tasks import awaited_run
+from perdure.platform.bounded_lines import ExpansionGauge, make_padding
+from perdure.records.tasks import decode_awaited_run
 from perdure.transfer import file_format
 from perdure.transfer.check import check
 from perdure.values import limits
 
 from . import rich_store
 from .forging import Forger, replace
-from .kit import in_child
+from .kit import run_in_child
 from .test_transfer import sound
 from .test_transfer_archives import compact, finish
 
@@ -35,7 +35,7 @@ DISK_MAX = 8 * MB
 GIGABYTE = 1 << 30
 
 
-def compressed(path: Path, pieces: Iterator[bytes], **more: int) -> Path:
+def write_compressed(path: Path, pieces: Iterator[bytes], **more: int) -> Path:
     """A file of some pieces, which need not fit into memory."""
     parameters = zstandard.ZstdCompressionParameters.from_level(3, **more)
     with path.open("wb") as file, zstandard.ZstdCompressor(compression_params=parameters).stream_writer(file) as out:
@@ -44,11 +44,11 @@ def compressed(path: Path, pieces: Iterator[bytes], **more: int) -> Path:
     return path
 
 
-def plain(*found: object) -> bytes:
+def make_plain_file(*found: object) -> bytes:
     return b"".join(msgspec.json.encode(line) + b"\n" for line in found)
 
 
-def repeated(before: bytes, piece: bytes, size: int) -> Iterator[bytes]:
+def repeat_piece(before: bytes, piece: bytes, size: int) -> Iterator[bytes]:
     """Something, and then the same piece again and again."""
     yield before
     block = piece * max(1, MB // len(piece))
@@ -68,7 +68,7 @@ def harmless(refused: Callable[[], object], *errors: type[BaseException]) -> Non
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
         assert grown < MEMORY_MAX, f"it took {grown / MB:.0f} MB"
 
-    assert in_child(program) == 0
+    assert run_in_child(program) == 0
 
 
 @pytest.fixture
@@ -85,35 +85,42 @@ def forger(tmp_path: Path) -> Forger:
 
 def bombs(forger: Forger, path: Path) -> Iterator[tuple[str, Path]]:
     """One kind after the other, at the same place."""
-    header = plain(forger.header)
-    first = plain(forger.header, *forger.lines)
+    header = make_plain_file(forger.header)
+    first = make_plain_file(forger.header, *forger.lines)
     absent, part, entry = (
-        plain(file_format.ExportAbsentArchive("a", "b", "c")),
-        plain(file_format.ExportArchivePart(bytes(1 << 18))),
+        make_plain_file(file_format.ExportAbsentArchive("a", "b", "c")),
+        make_plain_file(file_format.ExportArchivePart(bytes(1 << 18))),
         b"",
     )
-    yield "one endless line", compressed(path, repeated(b"", b"a", GIGABYTE))
-    yield "an endless line behind the first", compressed(path, repeated(header, b" ", GIGABYTE))
-    yield "an endless text in a line", compressed(path, repeated(header + b'{"line":"object","id":"', b"A", GIGABYTE))
-    yield "an endless list", compressed(path, repeated(header + b'{"line":"stream","more":', b"[", GIGABYTE))
-    yield "empty lines", compressed(path, repeated(header, b"\n", GIGABYTE))
-    yield "lines of what has stayed behind", compressed(path, repeated(first, absent, GIGABYTE))
+    yield "one endless line", write_compressed(path, repeat_piece(b"", b"a", GIGABYTE))
+    yield "an endless line behind the first", write_compressed(path, repeat_piece(header, b" ", GIGABYTE))
+    yield (
+        "an endless text in a line",
+        write_compressed(path, repeat_piece(header + b'{"line":"object","id":"', b"A", GIGABYTE)),
+    )
+    yield "an endless list", write_compressed(path, repeat_piece(header + b'{"line":"stream","more":', b"[", GIGABYTE))
+    yield "empty lines", write_compressed(path, repeat_piece(header, b"\n", GIGABYTE))
+    yield "lines of what has stayed behind", write_compressed(path, repeat_piece(first, absent, GIGABYTE))
     yield (
         "an archive",
-        compressed(
+        write_compressed(
             path,
-            repeated(first + plain(file_format.ExportArchive(f"{'a' * 32}.memories.jsonl", GIGABYTE)), part, GIGABYTE),
+            repeat_piece(
+                first + make_plain_file(file_format.ExportArchive(f"{'a' * 32}.memories.jsonl", GIGABYTE)),
+                part,
+                GIGABYTE,
+            ),
         ),
     )
-    stream = plain(file_format.ExportStream(0, "process", "agent/process of others", 0))
-    yield "streams", compressed(path, repeated(first, stream, GIGABYTE))
+    stream = make_plain_file(file_format.ExportStream(0, "process", "agent/process of others", 0))
+    yield "streams", write_compressed(path, repeat_piece(first, stream, GIGABYTE))
     many = msgspec.msgpack.encode(r.Landed(tuple(r.CheckpointDropped(1, "", 1) for _ in range(200_000))))
-    entry = plain(file_format.ExportEntry(1, r.EntryKind.LANDED, 0, bytes(16) + many, b""))
-    yield "entries of many parts", compressed(path, repeated(first + stream, entry, GIGABYTE // 4))
+    entry = make_plain_file(file_format.ExportEntry(1, r.EntryKind.LANDED, 0, bytes(16) + many, b""))
+    yield "entries of many parts", write_compressed(path, repeat_piece(first + stream, entry, GIGABYTE // 4))
     packed = zstandard.ZstdCompressor().compress(bytes(limits.VALUE_BYTES_MAX))
-    large = plain(file_format.ExportObject(bytes(32), False, limits.VALUE_BYTES_MAX, b"\x01" + packed))
-    yield "large values", compressed(path, repeated(first, large, 64 * len(large)))
-    yield "a large window", compressed(path, repeated(header, b"a", 300 * MB), window_log=28)
+    large = make_plain_file(file_format.ExportObject(bytes(32), False, limits.VALUE_BYTES_MAX, b"\x01" + packed))
+    yield "large values", write_compressed(path, repeat_piece(first, large, 64 * len(large)))
+    yield "a large window", write_compressed(path, repeat_piece(header, b"a", 300 * MB), window_log=28)
     path.write_bytes(zstandard.ZstdCompressor().compress(bytes(MB)) * 1000)
     yield "many frames", path
     path.write_bytes(b"\x50\x2a\x4d\x18" + (0xFFFFFFFF).to_bytes(4, "little") + b"x")
@@ -134,7 +141,7 @@ def test_an_archive_that_is_a_bomb_is_refused_too(tmp_path: Path, capsys: pytest
     [name] = compact(agent)
     whole = zstandard.ZstdDecompressor().stream_reader((tmp_path / "home.db.archive" / name).read_bytes()).read()
     for before, piece in ((b"", b"a"), (whole[: whole.index(b"\n") + 1], b" "), (whole, b"\n")):
-        path = compressed(tmp_path / "bomb.jsonl.zst", repeated(before, piece, GIGABYTE))
+        path = write_compressed(tmp_path / "bomb.jsonl.zst", repeat_piece(before, piece, GIGABYTE))
 
         def tried(path: Path = path) -> None:
             assert main(["archive", "verify", str(path), "--store", str(tmp_path / "home.db")]) == 1
@@ -151,7 +158,7 @@ def test_a_value_in_a_file_is_expanded_only_as_far_as_the_file_is_large(forger: 
     place = next(n for n, line in enumerate(forger.lines) if isinstance(line, file_format.ExportEntry))
     values = [file_format.ExportObject(bytes([n]) * 32, False, limits.VALUE_BYTES_MAX, packed) for n in range(1, 40)]
     forger.lines[place:place] = values
-    path = forger.as_file("bomb", plain(forger.header, *forger.lines, forger.end))
+    path = forger.as_file("bomb", make_plain_file(forger.header, *forger.lines, forger.end))
     harmless(lambda: check(path), ExportDamaged)
 
 
@@ -195,7 +202,7 @@ def test_an_archive_of_what_compresses_very_well_can_be_read(tmp_path: Path) -> 
 @pytest.mark.parametrize("needed", [1, 7, 8, 9, 5000, 3 * MB])
 def test_padding_is_as_long_as_it_is_needed_and_no_reader_sees_it(needed: int) -> None:
     frame = zstandard.ZstdCompressor().compress(b"content\n")
-    data = frame + b"".join(padding(len(frame), len(frame) + needed))
+    data = frame + b"".join(make_padding(len(frame), len(frame) + needed))
     assert len(frame) + needed <= len(data) <= len(frame) + needed + 8
     assert zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True).read() == b"content\n"
 
@@ -203,15 +210,15 @@ def test_padding_is_as_long_as_it_is_needed_and_no_reader_sees_it(needed: int) -
 def test_a_gauge_asks_for_a_file_that_is_large_enough() -> None:
     gauge = ExpansionGauge()
     assert gauge.needed <= 0
-    gauge.whole(limits.FILE_PLAIN_BYTES + 20 * 1000)
+    gauge.count_line(limits.FILE_PLAIN_BYTES + 20 * 1000)
     assert gauge.needed >= 1000
     gauge.value(limits.FILE_VALUE_BYTES + 1000 * 10 * MB)
     assert gauge.needed == 10 * MB
 
 
 def test_a_wait_for_a_run_is_not_looked_for_among_a_million_words() -> None:
-    assert awaited_run(b" " * MB, "run ''") is None
-    assert awaited_run(b"agent run", "run 'run'") == ("agent", "run")
+    assert decode_awaited_run(b" " * MB, "run ''") is None
+    assert decode_awaited_run(b"agent run", "run 'run'") == ("agent", "run")
 
 
 def test_a_memory_longer_than_any_is_not_unpacked_in_the_commit(tmp_path: Path) -> None:
@@ -223,6 +230,6 @@ def test_a_memory_longer_than_any_is_not_unpacked_in_the_commit(tmp_path: Path) 
         replace(line, size=limits.VALUE_BYTES_MAX, data=packed) if isinstance(line, file_format.ExportObject) else line
         for line in forger.lines
     ]
-    path = forger.written()
+    path = forger.write_file()
     harmless(lambda: Agent.import_from(path, store=tmp_path / "there.db", accept_unsigned=True), PerdureError)
     assert os.listdir(tmp_path / "there.db.keys") == []

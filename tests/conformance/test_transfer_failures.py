@@ -21,14 +21,14 @@ from perdure.transfer.arrival import ImportEntries
 
 from . import rich_store
 from .forging import Forger, dump, replace
-from .kit import Behind, killed_at
+from .kit import Behind, kill_at
 from .test_transfer import sound
 from .test_transfer_archives import compact, finish, let_go
 
 STRANGER = SigningKey(bytes(range(32)))
 
 
-def loaded(url: str, path: Path, **more: Any) -> Path:
+def make_loaded_agent(url: str, path: Path, **more: Any) -> Path:
     """An agent with everything that is written before its entries: large values, archives, a key."""
     agent = Agent("agent", store=url)
     finish(agent, "old")
@@ -42,7 +42,7 @@ def loaded(url: str, path: Path, **more: Any) -> Path:
     return path
 
 
-def asked(**more: Any) -> dict[str, Any]:
+def make_request(**more: Any) -> dict[str, Any]:
     return {"private_key": True, "passphrase": "p", **more}
 
 
@@ -50,10 +50,12 @@ def asked(**more: Any) -> dict[str, Any]:
 def loaded_file(tmp_path: Path) -> Path:
     """A move of it, with the private key."""
     (tmp_path / "home").mkdir()
-    return loaded(f"sqlite:///{tmp_path / 'home' / 'home.db'}", tmp_path / "home" / "x", **asked(move=True))
+    return make_loaded_agent(
+        f"sqlite:///{tmp_path / 'home' / 'home.db'}", tmp_path / "home" / "x", **make_request(move=True)
+    )
 
 
-def inhabited(url: str) -> None:
+def make_inhabited_store(url: str) -> None:
     """Somebody lives in the store already, and has large values of their own."""
     other = Agent("other", store=url)
     other.state.set("a", "b", rich_store.LARGE)
@@ -75,7 +77,7 @@ def fails(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
 def test_a_commit_that_fails_leaves_nothing(
     loaded_file: Path, store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
-    inhabited(store_url)
+    make_inhabited_store(store_url)
     before = dump(store_url, tmp_path)
     with monkeypatch.context() as patched:
         fails(patched, error)
@@ -90,7 +92,7 @@ def test_a_commit_that_fails_leaves_nothing(
 def test_what_was_committed_is_not_undone_when_its_answer_is_lost(
     loaded_file: Path, store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inhabited(store_url)
+    make_inhabited_store(store_url)
     real = import_file._AgentImport._write
 
     def write(self: Any, *arguments: Any) -> None:
@@ -116,9 +118,9 @@ def test_what_was_committed_is_not_undone_when_its_answer_is_lost(
 def test_killed_before_its_commit_only_a_key_archives_and_an_upload_are_left_and_it_can_be_repeated(
     loaded_file: Path, store_url: str, tmp_path: Path, site: Site, moment: CommitMoment
 ) -> None:
-    inhabited(store_url)
+    make_inhabited_store(store_url)
     before = dump(store_url, tmp_path / "nowhere")
-    killed_at(lambda: Agent.import_from(loaded_file, store=store_url, passphrase="p"), site, moment)
+    kill_at(lambda: Agent.import_from(loaded_file, store=store_url, passphrase="p"), site, moment)
     after = dump(store_url, tmp_path / "nowhere")
     waits = ("objects", "uploads", "upload_objects")
     assert {name: rows for name, rows in after.items() if name not in waits} == {
@@ -153,9 +155,9 @@ def test_what_only_the_store_finds_out_is_told_and_leaves_nothing(store_url: str
     for place, _, record in list(forger.records()):
         if isinstance(record, r.MemoryKept):
             forger.put(place, CONTRADICTIONS[what](record))
-    forger.without(file_format.ExportPiece, file_format.ExportVector)
-    forged = forger.written(signer=STRANGER)
-    inhabited(store_url)
+    forger.drop_lines(file_format.ExportPiece, file_format.ExportVector)
+    forged = forger.write_file(signer=STRANGER)
+    make_inhabited_store(store_url)
     before = dump(store_url, tmp_path)
     with pytest.raises(ExportDamaged):
         Agent.import_from(forged, store=store_url)
@@ -164,7 +166,7 @@ def test_what_only_the_store_finds_out_is_told_and_leaves_nothing(store_url: str
 
 def test_an_archive_of_others_is_neither_replaced_nor_thinned_out(file_url: str, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
-    forger = Forger(loaded(f"sqlite:///{tmp_path / 'home' / 'home.db'}", tmp_path / "home" / "x"))
+    forger = Forger(make_loaded_agent(f"sqlite:///{tmp_path / 'home' / 'home.db'}", tmp_path / "home" / "x"))
     victim = Agent("victim", store=file_url)
     let_go(victim)
     [kept] = Path(f"{file_url.removeprefix('sqlite:///')}.archive").glob("*.memories.jsonl")
@@ -179,7 +181,7 @@ def test_an_archive_of_others_is_neither_replaced_nor_thinned_out(file_url: str,
         replace(item, name=kept.name) if isinstance(item, file_format.ExportArchive) and item.name == name else item
         for item in forged.lines
     ]
-    path = forged.written(rechain=False)
+    path = forged.write_file(rechain=False)
     with pytest.raises(ExportDamaged, match="the journal names no memories"):
         Agent.import_from(path, store=file_url, accept_unsigned=True)
     assert kept.read_bytes() == content
@@ -198,5 +200,5 @@ def test_an_archive_leads_nowhere_whatever_its_journal_calls_it(file_url: str, t
         for line in forger.lines
     ]
     with pytest.raises(ExportDamaged, match="is not the name of an archive"):
-        Agent.import_from(forger.written(signer=STRANGER), store=file_url, name="child")
+        Agent.import_from(forger.write_file(signer=STRANGER), store=file_url, name="child")
     assert list(tmp_path.rglob("*escaped*")) == []

@@ -28,7 +28,7 @@ from . import rich_store
 from .test_transfer import sound
 
 
-def plain(path: Path) -> bytes:
+def decompress_file(path: Path) -> bytes:
     with path.open("rb") as file:
         return zstandard.ZstdDecompressor().stream_reader(file).read()
 
@@ -242,7 +242,7 @@ def test_nothing_of_other_agents_goes_along_and_nothing_of_its_own_is_left(store
         run.step(lambda: agent.state.set("own", "c", "mine: " + rich_store.LARGE), name="for the other")
     other.events.append("theirs: event", {})
     agent.export(tmp_path / "x.perdure")
-    assert b"theirs" not in plain(tmp_path / "x.perdure") + contents(tmp_path / "x.perdure")
+    assert b"theirs" not in decompress_file(tmp_path / "x.perdure") + contents(tmp_path / "x.perdure")
     there = Agent.import_from(tmp_path / "x.perdure", store=tmp_path / "there.db", name="child")
     assert there.state.items("own") == agent.state.items("own")
     assert [summary.id for summary in there.runs.list()] == ["mine"]

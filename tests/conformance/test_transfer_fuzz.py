@@ -124,7 +124,7 @@ def test_what_is_forged_and_fits_together_is_refused_or_harmless(honest: Path, t
     for seed in FORGED_SEEDS:
         forger = Forger(honest)
         _forge(forger, random.Random(seed))
-        arrived += target.takes(forger.written(f"forged {seed}", signer=STRANGER), same=False)
+        arrived += target.takes(forger.write_file(f"forged {seed}", signer=STRANGER), same=False)
     assert 0 < arrived < len(FORGED_SEEDS), "what only changes the forger's own agent gets in"
     assert contents_of(victim) == before
     assert [name for name, *_ in victim.store.read("all_agents")] == [

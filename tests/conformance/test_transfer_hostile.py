@@ -27,7 +27,7 @@ STRANGER = SigningKey(bytes(range(32)))
 OPEN: dict[str, Any] = {"passphrase": "right"}
 
 
-def exported(url: str, path: Path, **more: Any) -> Path:
+def export_agent(url: str, path: Path, **more: Any) -> Path:
     """An agent that has paid once, in a file."""
     agent = Agent("agent", store=url)
     agent.state.set("bank", "balance", 10)
@@ -51,8 +51,10 @@ def richer(forger: Forger) -> Forger:
 
 
 async def test_a_forged_move_is_never_signed_by_the_key_inside_it(store_url: str, tmp_path: Path) -> None:
-    path = exported(f"sqlite:///{tmp_path / 'home.db'}", tmp_path / "x.perdure", move=True, private_key=True, **OPEN)
-    forged = richer(Forger(path)).written()
+    path = export_agent(
+        f"sqlite:///{tmp_path / 'home.db'}", tmp_path / "x.perdure", move=True, private_key=True, **OPEN
+    )
+    forged = richer(Forger(path)).write_file()
     Agent("other", store=store_url).state.set("a", "b", 1)
     before = dump(store_url, tmp_path)
     for accept in (False, True):
@@ -70,8 +72,8 @@ async def test_a_forged_move_is_never_signed_by_the_key_inside_it(store_url: str
 
 
 async def test_an_unsigned_file_is_imported_only_if_it_is_asked_for_by_name(store_url: str, tmp_path: Path) -> None:
-    path = exported(f"sqlite:///{tmp_path / 'home.db'}", tmp_path / "x.perdure", move=True)
-    forged = richer(Forger(path)).written()
+    path = export_agent(f"sqlite:///{tmp_path / 'home.db'}", tmp_path / "x.perdure", move=True)
+    forged = richer(Forger(path)).write_file()
     before = dump(store_url, tmp_path)
     with pytest.raises(ExportUnsigned, match="--accept-unsigned"):
         Agent.import_from(forged, store=store_url)
@@ -90,7 +92,7 @@ def test_where_the_key_is_no_unsigned_file_is_accepted(
     store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     home = store_url if where in ("file", "another name") else f"sqlite:///{tmp_path / 'home.db'}"
-    path = exported(home, tmp_path / "x.perdure", move=True)
+    path = export_agent(home, tmp_path / "x.perdure", move=True)
     signer = Agent("agent", store=home)._engine.signer
     assert signer is not None
     seed = signer.seed
@@ -99,7 +101,7 @@ def test_where_the_key_is_no_unsigned_file_is_accepted(
         monkeypatch.setenv("PERDURE_KEY", seed.hex())
     if where == "source":
         more["key"] = lambda name: seed
-    forged = richer(Forger(path)).written()
+    forged = richer(Forger(path)).write_file()
     Agent("other", store=store_url, key=lambda name: bytes(32)).state.set("a", "b", 1)
     before = dump(store_url, tmp_path)
     with pytest.raises(ExportUnsigned, match="is here"):
@@ -112,7 +114,7 @@ def test_where_the_key_is_no_unsigned_file_is_accepted(
 
 
 def test_a_key_opens_in_the_file_that_it_was_locked_for_and_in_no_other(file_url: str, tmp_path: Path) -> None:
-    path = exported(file_url, tmp_path / "x.perdure", private_key=True, **OPEN)
+    path = export_agent(file_url, tmp_path / "x.perdure", private_key=True, **OPEN)
     agent = Agent("agent", store=file_url)
     signer = agent._engine.signer
     assert signer is not None
@@ -122,17 +124,17 @@ def test_a_key_opens_in_the_file_that_it_was_locked_for_and_in_no_other(file_url
     assert older.key is not None and newer.key is not None
     assert unlock(newer.key, "right", signer.public_key).seed == signer.seed
     newer.lines[newer.lines.index(newer.key)] = older.key
-    transplanted = newer.written(signer=signer, rechain=False)
+    transplanted = newer.write_file(signer=signer, rechain=False)
     with pytest.raises(WrongPassphrase):
         Agent.import_from(transplanted, store=tmp_path / "there.db", **OPEN)
-    stolen = Forger(path).written(signer=STRANGER)
+    stolen = Forger(path).write_file(signer=STRANGER)
     with pytest.raises(WrongPassphrase):
         Agent.import_from(stolen, store=tmp_path / "there.db", **OPEN)
     assert not (tmp_path / "there.db").exists()
 
 
 def test_the_cost_of_a_locked_key_is_not_the_files_to_choose(file_url: str, tmp_path: Path) -> None:
-    key = Forger(exported(file_url, tmp_path / "x.perdure", private_key=True, **OPEN)).key
+    key = Forger(export_agent(file_url, tmp_path / "x.perdure", private_key=True, **OPEN)).key
     assert key is not None
     for cost in (0, 2, 1 << 16, 1 << 62):
         with pytest.raises(WrongPassphrase, match="never writes"):
@@ -142,13 +144,13 @@ def test_the_cost_of_a_locked_key_is_not_the_files_to_choose(file_url: str, tmp_
 def test_an_agent_signed_by_another_key_does_not_take_the_name_of_one_whose_key_is_here(
     file_url: str, tmp_path: Path
 ) -> None:
-    path = exported(file_url, tmp_path / "x.perdure", move=True)
+    path = export_agent(file_url, tmp_path / "x.perdure", move=True)
     Agent("agent", store=tmp_path / "there.db").close()
     keys = tmp_path / "there.db.keys"
     keys.mkdir(exist_ok=True)
     (keys / "agent.key").write_text(bytes(range(1, 33)).hex())
     with pytest.raises(StoreUnavailable, match="another key"):
-        Agent.import_from(Forger(path).written(signer=STRANGER), store=tmp_path / "there.db")
+        Agent.import_from(Forger(path).write_file(signer=STRANGER), store=tmp_path / "there.db")
 
 
 def edits(forger: Forger) -> Iterator[tuple[str, bytes]]:
@@ -184,7 +186,7 @@ def edits(forger: Forger) -> Iterator[tuple[str, bytes]]:
 
 
 def test_whatever_is_done_to_the_lines_of_a_signed_file_it_is_refused(file_url: str, tmp_path: Path) -> None:
-    path = exported(file_url, tmp_path / "x.perdure", move=True, private_key=True, **OPEN)
+    path = export_agent(file_url, tmp_path / "x.perdure", move=True, private_key=True, **OPEN)
     forger = Forger(path)
     for what, data in edits(forger):
         forged = forger.as_file("forged.perdure", data)
@@ -254,7 +256,7 @@ def foreign(field: str, value: Any) -> Edit:
     return edit
 
 
-def planted(path: Path, edit: Edit) -> Iterator[tuple[str, Path]]:
+def plant_edits(path: Path, edit: Edit) -> Iterator[tuple[str, Path]]:
     """The file once for each kind of record that an edit does something to, signed by a key of its own."""
     done: set[str] = set()
     for place, _, record in Forger(path).records():
@@ -263,7 +265,7 @@ def planted(path: Path, edit: Edit) -> Iterator[tuple[str, Path]]:
         kind = f"{type(record).__name__} {[type(item).__name__ for item in getattr(record, 'landed', ())]}"
         if kind not in done:
             done.add(kind)
-            yield kind, Forger(path).put(place, changed).written(signer=STRANGER)
+            yield kind, Forger(path).put(place, changed).write_file(signer=STRANGER)
 
 
 @pytest.mark.parametrize(
@@ -282,7 +284,7 @@ def test_nothing_in_a_file_names_another_agent(
     own = {line.number for line in Forger(everything).lines if isinstance(line, file_format.ExportStream)}
     wrong = value if isinstance(value, str) else max(own) + 1000
     tried = set()
-    for kind, forged in planted(everything, foreign(field, wrong)):
+    for kind, forged in plant_edits(everything, foreign(field, wrong)):
         tried.add(kind.split()[0])
         with pytest.raises(ExportDamaged, match=r"about (another )?agent|does not belong"):
             Agent.import_from(forged, store=store_url)
@@ -301,12 +303,12 @@ def test_a_stream_or_an_entry_that_would_be_anothers_is_refused(
         forger = Forger(everything)
         edit(forger)
         with pytest.raises(ExportDamaged):
-            Agent.import_from(forger.written(signer=STRANGER), store=store_url)
+            Agent.import_from(forger.write_file(signer=STRANGER), store=store_url)
             pytest.fail(what)
     assert dump(store_url, tmp_path) == before
 
 
-def renamed(kind: str, name: str) -> Callable[[Forger], None]:
+def rename_record(kind: str, name: str) -> Callable[[Forger], None]:
     def edit(forger: Forger) -> None:
         place = next(
             n for n, line in enumerate(forger.lines) if isinstance(line, file_format.ExportStream) and line.kind == kind
@@ -332,7 +334,7 @@ def far_fork(forger: Forger) -> None:
     forger.put(place, replace(record, cut=(1 << 32)))
 
 
-def same_run(forger: Forger) -> None:
+def duplicate_run(forger: Forger) -> None:
     """Two runs of one id, of which the second has the name that goes with it."""
     found = [record for record in forger.records() if isinstance(record[2], r.RunStarted)]
     (_, first, one), (place, second, other) = found[:2]
@@ -340,7 +342,7 @@ def same_run(forger: Forger) -> None:
     forger.lines[forger.lines.index(second)] = replace(second, name=first.name)
 
 
-def same_memory(forger: Forger) -> None:
+def duplicate_memory(forger: Forger) -> None:
     found = [record for record in forger.records() if isinstance(record[2], r.MemoryKept)]
     forger.put(found[1][0], replace(found[1][2], id=found[0][2].id))  # type: ignore[attr-defined]
 
@@ -349,23 +351,23 @@ def huge_number(forger: Forger) -> None:
     forger.change(r.MemoryKept, lambda record: replace(record, valid_to=(1 << 64) - 1))
 
 
-def same_stream(forger: Forger) -> None:
+def duplicate_stream(forger: Forger) -> None:
     place = max(n for n, line in enumerate(forger.lines) if isinstance(line, file_format.ExportStream))
     forger.lines.insert(place, forger.lines[place])
 
 
 STREAMS: dict[str, Callable[[Forger], None]] = {
-    "a process of another agent": renamed("process", "victim/process x"),
-    "a run of another agent": renamed("run", "victim/pay"),
-    "another run than its first entry says": renamed("run", "travel/another"),
-    "a kind that is none": lambda forger: renamed("process", "travel/process x")(forger) or _kind(forger),
+    "a process of another agent": rename_record("process", "victim/process x"),
+    "a run of another agent": rename_record("run", "victim/pay"),
+    "another run than its first entry says": rename_record("run", "travel/another"),
+    "a kind that is none": lambda forger: rename_record("process", "travel/process x")(forger) or _kind(forger),
     "a second agent": second_agent,
     "an entry with the number of another stream's": far_entry,
     "a fork that begins there": far_fork,
-    "a run twice": same_run,
-    "a memory twice": same_memory,
+    "a run twice": duplicate_run,
+    "a memory twice": duplicate_memory,
     "a number beyond 64 bits": huge_number,
-    "a stream twice": same_stream,
+    "a stream twice": duplicate_stream,
 }
 
 
@@ -384,13 +386,13 @@ def test_a_file_refers_to_nothing_that_others_have_in_the_store(store_url: str, 
     agent.state.set("secret", "page", rich_store.LARGE)
     theirs = Forger(Path(agent.export(tmp_path / "theirs").path))
     [secret] = [line.id for line in theirs.lines if isinstance(line, file_format.ExportObject)]
-    mine = Forger(exported(f"sqlite:///{tmp_path / 'home.db'}", tmp_path / "mine"))
+    mine = Forger(export_agent(f"sqlite:///{tmp_path / 'home.db'}", tmp_path / "mine"))
 
     def edit(record: r.Landed) -> r.Landed:
         return r.Landed((replace(record.landed[0], value=b"\x01" + secret),))
 
     before = dump(store_url, tmp_path)
-    forged = mine.change(r.Landed, edit).written(signer=STRANGER)
+    forged = mine.change(r.Landed, edit).write_file(signer=STRANGER)
     with pytest.raises(ExportDamaged, match="refers to a large value that is missing"):
         Agent.import_from(forged, store=store_url, name="thief")
     os.unlink(forged)

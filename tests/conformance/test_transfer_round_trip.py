@@ -14,7 +14,7 @@ from perdure.errors import StoreMovedWarning
 from perdure.values.clock import SystemClock
 
 from . import rich_store
-from .nouns import everything
+from .nouns import read_everything
 from .test_transfer import sound
 
 SPACES = ("trip", "kept", "cache")
@@ -76,14 +76,14 @@ def rich(tmp_path: Path) -> Path:
 
 def test_every_noun_reads_the_same_in_all_three_stores(rich: Path, store_url: str, tmp_path: Path) -> None:
     agent = travel(rich)
-    before = everything(agent, tmp_path / "desk", SPACES)
+    before = read_everything(agent, tmp_path / "desk", SPACES)
     assert all(before.values()), "there is something of each noun"
     homes: list[Any] = [store_url, tmp_path / "again.db"]
     for number, home in enumerate(homes):
         agent.export(tmp_path / f"{number}.perdure", move=True, private_key=True, passphrase="p")
         agent = Agent.import_from(tmp_path / f"{number}.perdure", store=home, passphrase="p")
         agent = travel(home)
-        after = everything(agent, tmp_path / f"desk {number}", SPACES)
+        after = read_everything(agent, tmp_path / f"desk {number}", SPACES)
         for noun, had in before.items():
             assert after[noun] == had, noun
     agent._engine.store.clock = Later()

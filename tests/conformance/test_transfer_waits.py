@@ -13,9 +13,9 @@ from perdure.errors import AgentMoved, RunNotFound
 from perdure.work.tasks.definition import tasks_of
 
 from .kit import agent_at
-from .test_tasks import until, working
+from .test_tasks import run_worker, wait_until
 from .test_transfer import sound
-from .test_transfer_archives import told
+from .test_transfer_archives import run_command
 
 
 def pair(store_url: str) -> tuple[Agent, Agent]:
@@ -39,18 +39,18 @@ def test_a_parked_run_that_waits_for_who_stayed_says_so_and_goes_on_when_that_on
     there = f"sqlite:///{tmp_path / 'there.db'}"
     parent, child = pair(store_url)
     tasks_of(parent._engine)["book"].start("b", "Walden")
-    with working(parent):
-        until(lambda: parent._engine.store.read("all_task_waits"))
-    out = told(capsys, "export", "parent", str(tmp_path / "p"), "--move", "--store", store_url)
+    with run_worker(parent):
+        wait_until(lambda: parent._engine.store.read("all_task_waits"))
+    out = run_command(capsys, "export", "parent", str(tmp_path / "p"), "--move", "--store", store_url)
     [note] = out["notes"]
     assert "run 'b' waits for run 'ch-1' of agent 'child'" in note
-    assert told(capsys, "import", str(tmp_path / "p"), "--check")["notes"] == [note]
-    assert told(capsys, "import", str(tmp_path / "p"), "--store", there)["notes"] == [note]
+    assert run_command(capsys, "import", str(tmp_path / "p"), "--check")["notes"] == [note]
+    assert run_command(capsys, "import", str(tmp_path / "p"), "--store", there)["notes"] == [note]
 
     parent, _ = pair(there)
     assert [row[8] for row in parent._engine.store.read("all_tasks")] == [0], "it is ready: somebody looks"
-    with working(parent):
-        until(lambda: parent.runs.get("b").status == "failed")
+    with run_worker(parent):
+        wait_until(lambda: parent.runs.get("b").status == "failed")
     assert "'ch-1' of agent 'child' is not in this store: agent 'parent' was imported" in parent.runs.get("b").error
     sound(there)
 
@@ -59,7 +59,7 @@ def test_a_parked_run_that_waits_for_who_stayed_says_so_and_goes_on_when_that_on
     moved.close()
     parent, child = pair(there)
     parent.runs.retry("b")
-    with working(parent), working(child):
+    with run_worker(parent), run_worker(child):
         assert tasks_of(parent._engine)["book"].result("b", timeout="30s") == "Walden: chapter 1"
     sound(there)
 
@@ -68,8 +68,8 @@ def test_a_parent_that_moves_after_its_child_waits_on_for_it(store_url: str, tmp
     there = f"sqlite:///{tmp_path / 'there.db'}"
     parent, child = pair(store_url)
     tasks_of(parent._engine)["book"].start("b", "Walden")
-    with working(parent):
-        until(lambda: parent._engine.store.read("all_task_waits"))
+    with run_worker(parent):
+        wait_until(lambda: parent._engine.store.read("all_task_waits"))
     child.export(tmp_path / "c", move=True)
     Agent.import_from(tmp_path / "c", store=there).close()
     parent.export(tmp_path / "p", move=True)
@@ -77,7 +77,7 @@ def test_a_parent_that_moves_after_its_child_waits_on_for_it(store_url: str, tmp
     parent, child = pair(there)
     assert [item.parked for item in parent.queues.list()] == [1]
     sound(there)
-    with working(parent), working(child):
+    with run_worker(parent), run_worker(child):
         assert tasks_of(parent._engine)["book"].result("b", timeout="30s") == "Walden: chapter 1"
     sound(there)
 
@@ -118,7 +118,7 @@ def test_a_wait_for_ones_own_run_is_known_under_another_name(store_url: str, tmp
 
         with whose.run("whole") as run:
             part.start("p")
-            with working(whose) if not run.finished else contextlib.nullcontext():
+            with run_worker(whose) if not run.finished else contextlib.nullcontext():
                 run.result = part.result("p")
             return run.result
 

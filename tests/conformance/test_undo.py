@@ -16,7 +16,7 @@ from perdure import Agent, AsyncAgent, RunBusy, RunWaiting
 from perdure.errors import Diverged, PointNotFound, RunFinished
 from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import World, agent_at, in_order, killed_at
+from .kit import World, agent_at, check_views, kill_at
 
 NUMBERS = itertools.count()
 Program = list[tuple[str, int]]
@@ -40,7 +40,7 @@ def programs(draw: st.DrawFn) -> Program:
     return program
 
 
-def expected(program: Program) -> tuple[dict[str, Any], list[Any], list[str]]:
+def predict(program: Program) -> tuple[dict[str, Any], list[Any], list[str]]:
     """State, messages and bodies that run, by a plain program."""
     state: dict[str, Any] = {}
     messages: list[Any] = []
@@ -119,7 +119,7 @@ def test_any_program_that_goes_back_comes_to_what_a_plain_one_does(
 ) -> None:
     agent = agent_at(store_url)
     run_id, ran = f"r{next(NUMBERS)}", list[str]()
-    state, messages, runs = expected(program)
+    state, messages, runs = predict(program)
     for _ in range(data.draw(st.integers(0, 2))):
         with contextlib.suppress(Stop):
             perform(agent, run_id, program, ran, data.draw(st.integers(0, len(program))))
@@ -130,7 +130,7 @@ def test_any_program_that_goes_back_comes_to_what_a_plain_one_does(
     assert perform(agent, run_id, program, ran) == [state, messages] and ran == runs  # finished: only replayed
     fork = agent.runs.fork(run_id, at=data.draw(st.integers(1, len(info.events))))
     assert perform(agent, fork.id, program, ran) == [state, messages]
-    in_order(agent)
+    check_views(agent)
 
 
 def trip(agent: Agent, world: World, run_id: str, *, effects: str = "keep", other: bool = False) -> Any:
@@ -153,13 +153,13 @@ def trip(agent: Agent, world: World, run_id: str, *, effects: str = "keep", othe
 def test_an_effect_that_was_undone_is_not_silently_repeated(store_url: str, world: World) -> None:
     agent = agent_at(store_url)
     first, again = trip(agent, world, "kept")
-    assert first == again and world.all() == ["book 9am"]
+    assert first == again and world.read_all() == ["book 9am"]
     with pytest.raises(Diverged, match="is recorded"):
         trip(agent, world, "diverged", other=True)
-    assert world.all() == ["book 9am"] * 2
+    assert world.read_all() == ["book 9am"] * 2
     first, again = trip(agent_at(store_url, "another"), world, "again", effects="again", other=True)
-    assert first != again and world.all()[2:] == ["book 9am", "book 11am"]
-    in_order(agent)
+    assert first != again and world.read_all()[2:] == ["book 9am", "book 11am"]
+    check_views(agent)
 
 
 @pytest.mark.parametrize("moment", [CommitMoment.BEFORE, CommitMoment.WRITTEN, CommitMoment.AFTER])
@@ -176,10 +176,10 @@ def test_killed_around_an_undo(store_url: str, world: World, moment: CommitMomen
             run.result = run.state["n"]
         return agent.runs.result("r")
 
-    killed_at(program, Site.UNDO, moment)
+    kill_at(program, Site.UNDO, moment)
     assert agent_at(store_url).runs.get("r").state == {"n": 1 if moment == CommitMoment.AFTER else 2}
-    assert program() == 1 and world.all() == ["think", "think"]
-    in_order(agent_at(store_url))
+    assert program() == 1 and world.read_all() == ["think", "think"]
+    check_views(agent_at(store_url))
 
 
 def test_a_failure_that_was_undone_is_raised_again_and_then_tried_anew(store_url: str, world: World) -> None:
@@ -225,7 +225,7 @@ def test_undone_from_outside(store_url: str, world: World) -> None:
     assert agent.runs.get("r").questions == [] and agent.runs.get("r").error == "1 steps undone by ann"
     with pytest.raises(PointNotFound, match="has 1 steps, so 2 cannot be undone"):
         agent.runs.undo("r", 2)
-    assert program(asks=False) == "none" and world.all() == ["look", "think", "think"]
+    assert program(asks=False) == "none" and world.read_all() == ["look", "think", "think"]
     with pytest.raises(RunFinished, match="fork"):
         agent.runs.undo("r")
     for run_id, refused in (("cancelled", RunFinished), ("paused", RunBusy)):
@@ -247,7 +247,7 @@ def test_undone_from_outside(store_url: str, world: World) -> None:
                 run.undo(wrong)
         with pytest.raises(PointNotFound, match="has done 2 steps"):
             run.undo(3)
-    in_order(agent)
+    check_views(agent)
 
 
 def test_undo_under_asyncio(store_url: str, world: World) -> None:
@@ -263,6 +263,6 @@ def test_undo_under_asyncio(store_url: str, world: World) -> None:
                 await run.undo()
                 assert dict(run.state) == {}
                 run.result = await run.step(double, 4)
-        assert await agent.runs.result("r") == 8 and world.all() == ["double"] * 2
+        assert await agent.runs.result("r") == 8 and world.read_all() == ["double"] * 2
 
     asyncio.run(main())

@@ -14,7 +14,7 @@ from perdure.journal import objects
 from perdure.journal.lineage import events_of
 from perdure.values import limits
 
-from .kit import agent_at, in_order
+from .kit import agent_at, check_views
 from .test_tasks import rows, work_off
 
 
@@ -217,4 +217,4 @@ def test_a_dead_task_runs_again_after_a_retry(store_url: str) -> None:
     work_off(agent)
     assert job.result("j") == "text"
     assert len(calls) == 2
-    in_order(agent)
+    check_views(agent)

@@ -12,7 +12,7 @@ import pytest
 from perdure import Agent, AsyncAgent
 from perdure.errors import NotStorable
 
-from .kit import agent_at, in_child
+from .kit import agent_at, run_in_child
 
 pydantic = pytest.importorskip("pydantic", reason="pydantic is not installed")
 
@@ -65,7 +65,7 @@ def test_a_data_class_comes_back_from_everywhere_in_another_process(store_url: s
     def first() -> None:
         assert use_everywhere(agent_at(store_url)) == [trip()] * 6
 
-    assert in_child(first) == 0
+    assert run_in_child(first) == 0
     read = use_everywhere(agent_at(store_url))
     assert read == [trip()] * 6
     assert {type(one) for one in read} == {Trip}

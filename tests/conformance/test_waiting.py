@@ -16,7 +16,7 @@ from perdure.cli.main import main
 from perdure.errors import AlreadyAnswered, EffectInsideStep, InDoubt, NothingToAnswer, RunFinished, WaitTimeout
 from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import World, agent_at, in_child, in_order, killed_at
+from .kit import World, agent_at, check_views, kill_at, run_in_child
 
 
 def trip(agent: Agent, world: World, wait: float | None = 0) -> Any:
@@ -51,10 +51,10 @@ def test_each_question_is_asked_once_and_its_answer_kept(store_url: str, world: 
     agent = agent_at(store_url)
     assert say_everything(agent, world) == ("aisle", [{"euro": 7}, {"euro": 7}])
     assert trip(agent, world) == ("aisle", [{"euro": 7}, {"euro": 7}])
-    assert world.all() == ["book aisle"]
+    assert world.read_all() == ["book aisle"]
     kinds = [type(event.record).__name__ for event in agent.runs.get("trip").events]
     assert kinds.count("WaitBegan") == kinds.count("WaitEnded") == 5
-    in_order(agent)
+    check_views(agent)
 
 
 @pytest.mark.parametrize("moment", list(CommitMoment))
@@ -64,13 +64,13 @@ def test_a_kill_at_any_moment_asks_and_takes_nothing_twice(
 ) -> None:
     agent_at(store_url).state.set("a", "b", 1)  # the store is there
     nth = 2 if site in (Site.WAIT_BEGIN, Site.WAIT_END) else 1
-    killed_at(lambda: say_everything(agent_at(store_url), world), site, moment, nth)
+    kill_at(lambda: say_everything(agent_at(store_url), world), site, moment, nth)
     agent = agent_at(store_url)
     assert say_everything(agent, world) == ("aisle", [{"euro": 7}, {"euro": 7}])
-    assert world.all() == ["book aisle"]
+    assert world.read_all() == ["book aisle"]
     asked = [e.record.text for e in agent.runs.get("trip").events if type(e.record).__name__ == "WaitBegan"]
     assert asked.count("Window or aisle?") == asked.count("Book it?") == 1
-    in_order(agent)
+    check_views(agent)
 
 
 def test_an_answer_from_another_process_wakes_the_run(store_url: str) -> None:
@@ -85,7 +85,7 @@ def test_an_answer_from_another_process_wakes_the_run(store_url: str) -> None:
             other.runs.answer("r", 6)
         other.send_event("r", "go", "now")
 
-    child = threading.Thread(target=lambda: statuses.append(in_child(program)))
+    child = threading.Thread(target=lambda: statuses.append(run_in_child(program)))
     statuses: list[int] = []
     child.start()
     with agent.run("r") as run:
@@ -106,7 +106,7 @@ def test_events_may_come_before_the_run_does_and_are_taken_in_their_order(store_
         assert run.wait_event("tick", timeout=0.02, default="none") == "none"
         agent.send_event("later", "tick", 3)
         assert run.wait_event("tick") == 3
-    in_order(agent)
+    check_views(agent)
 
 
 def test_threads_that_wait_for_one_name_take_one_event_each(store_url: str) -> None:
@@ -117,7 +117,7 @@ def test_threads_that_wait_for_one_name_take_one_event_each(store_url: str) -> N
             for number in range(4):
                 agent.send_event("r", "tick", number)
             assert sorted(one.result() for one in waiting) == [0, 1, 2, 3]
-    in_order(agent)
+    check_views(agent)
 
 
 def test_an_event_sent_in_a_step_is_sent_with_the_step(store_url: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from perdure import AsyncAgent, records
 from perdure.errors import StepClaimed, StepNotReady, StoreTooNew, WorkflowChanged, WorkflowInvalid, WorkflowNotFound
 
-from .kit import Behind, World, agent_at, die, in_child, in_order
+from .kit import Behind, World, agent_at, check_views, die, run_in_child
 
 PLAN: list[Any] = [
     {"step": 1, "action": "scrape", "status": "completed"},
@@ -37,17 +37,17 @@ def test_a_program_that_was_killed_goes_on_at_its_next_incomplete_step(store_url
             world.do(f"{step['action']}")
             wf.complete(step.step, result=f"{step.action} done")
 
-    in_child(program)
+    run_in_child(program)
     wf = agent_at(store_url).workflows.get("report")
     left = wf.next_incomplete_step()
     assert left is not None and (left.step, left.status, left.claimed_by) == (3, "in_progress", "")
     assert [step.step for step in wf.ready_steps()] == [3]
     assert wf.progress == 50
-    assert in_child(program) == 0
-    assert world.all() == ["analyse", "3", "write", "send"]
+    assert run_in_child(program) == 0
+    assert world.read_all() == ["analyse", "3", "write", "send"]
     assert (wf.progress, wf.status, wf.next_incomplete_step()) == (100, "completed", None)
     assert wf.results == {1: None, 2: "analyse done", 3: "write done", 4: "send done"}
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_the_same_steps_are_the_same_workflow_and_others_its_next_version(store_url: str) -> None:
@@ -82,7 +82,7 @@ def test_the_same_steps_are_the_same_workflow_and_others_its_next_version(store_
         agent.workflows.get("report", version=1).complete(4)
     assert [workflow.name for workflow in agent.workflows.list()] == ["report"]
     assert agent_at(store_url, "other").workflows.list() == []
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_steps_depend_on_each_other(store_url: str) -> None:
@@ -237,11 +237,13 @@ def test_a_step_is_started_by_one_and_its_holder_is_named(store_url: str, world:
         except StepClaimed as error:
             world.do(error.message)
 
-    assert in_child(elsewhere) == 0
-    assert all("agent 'other'" in line and "process " in line for line in world.all()) and len(world.all()) == 2
+    assert run_in_child(elsewhere) == 0
+    assert (
+        all("agent 'other'" in line and "process " in line for line in world.read_all()) and len(world.read_all()) == 2
+    )
     theirs.complete(2, result="theirs")
     assert wf.results == {1: None, 2: "theirs"}
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_a_claim_ends_with_its_process(store_url: str) -> None:
@@ -249,7 +251,7 @@ def test_a_claim_ends_with_its_process(store_url: str) -> None:
         agent_at(store_url).workflows.create("w", ["a", "b"]).start(1)
         die()
 
-    in_child(elsewhere)
+    run_in_child(elsewhere)
     wf = agent_at(store_url).workflows.get("w")
     assert "not claimed" in str(wf)
     assert wf.start(1).ours
@@ -310,7 +312,7 @@ def test_it_lands_with_the_step_or_not_at_all(store_url: str) -> None:
             agent.workflows.get("w").complete(step, result="in an item")
             assert agent_status(store_url, step) == "pending"
     assert agent.workflows.get("w").results == {1: large, 2: "in an item"}
-    in_order(store_url)
+    check_views(store_url)
 
 
 def agent_status(store_url: str, step: int) -> str:
@@ -342,7 +344,7 @@ def test_a_claim_lost_at_the_end_of_a_body_keeps_its_cost(store_url: str) -> Non
         run.effect(late)
     assert agent.runs.get("acts").in_doubt == [], "it happened, whatever became of the workflow"
     assert wf.step(1).status == "in_progress"
-    in_order(store_url)
+    check_views(store_url)
 
 
 async def test_all_of_it_can_be_awaited(store_url: str) -> None:
@@ -367,4 +369,4 @@ async def test_all_of_it_can_be_awaited(store_url: str) -> None:
     assert wf.progress == 100 and "- [x] **3 c**" in await wf.markdown() and "s1 --> s2" in await wf.mermaid()
     assert [workflow.version for workflow in await agent.workflows.versions("w")] == [1]
     await agent.close()
-    in_order(store_url)
+    check_views(store_url)

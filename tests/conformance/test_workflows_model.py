@@ -37,7 +37,7 @@ class Step:
         self.status, self.result, self.holder, self.claim = "pending", None, "", 0
 
 
-def planned(steps: list[Any]) -> dict[str, Step]:
+def plan_steps(steps: list[Any]) -> dict[str, Step]:
     full = [{"action": fields} if isinstance(fields, str) else fields for fields in steps]
     graph = any("depends_on" in fields for fields in full)
     found: dict[str, Step] = {}
@@ -61,7 +61,7 @@ class Model:
     def create(self, number: int) -> None:
         if number == self.plan:
             return
-        old, self.steps = self.steps, planned(PLANS[number])
+        old, self.steps = self.steps, plan_steps(PLANS[number])
         self.plan, self.version = number, self.version + 1
         for same_key in (True, False):
             for key, step in self.steps.items():
@@ -105,7 +105,7 @@ class Model:
         step.status, step.holder = VERBS[verb], who if verb == "start" else ""
         return None
 
-    def ready(self) -> list[str]:
+    def list_ready(self) -> list[str]:
         free = {key for key, step in self.steps.items() if step.status == "pending"}
         return [
             k for k, step in self.steps.items() if k in free and all(self.steps[n].status in OVER for n in step.needs)
@@ -137,7 +137,7 @@ def play(store_url: str, name: str, story: list[tuple[Any, ...]]) -> None:
         assert [(str(step.step), str(step.status), step.result) for step in wf.steps] == [
             (key, step.status, step.result) for key, step in model.steps.items()
         ]
-        assert [str(step.step) for step in wf.ready_steps()] == model.ready()
+        assert [str(step.step) for step in wf.ready_steps()] == model.list_ready()
     assert wf.version == model.version
     for agent in agents.values():
         agent.close()

@@ -23,7 +23,7 @@ from perdure.errors import (
 )
 from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import World, agent_at, at_work, die, in_child, in_order, killed_at
+from .kit import World, agent_at, check_views, die, kill_at, run_children, run_in_child
 from .test_workflows import statuses
 
 DEPLOY = [
@@ -34,7 +34,7 @@ DEPLOY = [
 ]
 
 
-def deploying(store_url: str, world: World, *, dies_in: str = "") -> Agent:
+def make_deployer(store_url: str, world: World, *, dies_in: str = "") -> Agent:
     """An agent that knows how to deploy: steps, an effect with a check, and a state of its own."""
     agent = agent_at(store_url)
 
@@ -82,28 +82,28 @@ def announce(world: World, agent: Agent) -> Callable[..., Any]:
 
 
 def deploy(store_url: str, world: World, dies_in: str = "") -> dict[Any, Any]:
-    agent = deploying(store_url, world, dies_in=dies_in)
+    agent = make_deployer(store_url, world, dies_in=dies_in)
     wf = agent.workflows.create(name="deploy", steps=DEPLOY)
     return wf.resume(handlers={"announce": announce(world, agent)})
 
 
 @pytest.mark.parametrize("dies_in", ["before the push", "after the push"])
 def test_a_deployment_that_was_killed_does_not_run_its_tests_again(store_url: str, world: World, dies_in: str) -> None:
-    assert os.WIFSIGNALED(in_child(lambda: deploy(store_url, world, dies_in)))
-    agent = deploying(store_url, world)
+    assert os.WIFSIGNALED(run_in_child(lambda: deploy(store_url, world, dies_in)))
+    agent = make_deployer(store_url, world)
     wf = agent.workflows.get("deploy")
     assert statuses(wf) == ["completed", "completed", "in_progress", "pending"]
     assert agent.runs.get("deploy@1/push").status == "crashed"
     results = deploy(store_url, world)
-    acts = [line.split()[0] for line in world.all()]
+    acts = [line.split()[0] for line in world.read_all()]
     assert acts == ["test", "build", "push", "mail", "mail"]
     assert results["announce"] == "told"
     assert results["push"] == ("pushed" if dies_in == "before the push" else results["push"]) != ""
     assert results["push"].startswith("found") == (dies_in == "after the push")
     assert agent.state.get("deploy", "tests") == 1 and agent.state.get("deploy", "told") == "announce"
     assert deploy(store_url, world) == results, "nothing is left to do"
-    assert len(world.all()) == 5
-    in_order(store_url)
+    assert len(world.read_all()) == 5
+    check_views(store_url)
 
 
 COMMITS = [
@@ -126,24 +126,24 @@ def test_killed_at_any_commit_it_does_everything_once(store_url: str, tmp_path: 
             world, name = World(folder), f"deploy {number} {moment}"
 
             def program(world: World = world, name: str = name) -> None:
-                agent = deploying(store_url, world)
+                agent = make_deployer(store_url, world)
                 wf = agent.workflows.create(name, DEPLOY)
                 wf.resume(handlers={"announce": announce(world, agent)}, wait=0)
 
-            killed_at(program, site, moment, nth)
-            finished(program, agent_at(store_url))
-            acts = [line.split()[0] for line in world.all()]
+            kill_at(program, site, moment, nth)
+            finish_all(program, agent_at(store_url))
+            acts = [line.split()[0] for line in world.read_all()]
             again = (site, nth, moment) in UNRECORDED
             assert len(acts) == 5 + again and acts.count("push") == 1 and acts.count("mail") == 2, (site, nth, moment)
             assert agent_at(store_url).workflows.get(name).progress == 100
-    in_order(store_url)
+    check_views(store_url)
 
 
 UNRECORDED = [(Site.STEP_DONE, 1, CommitMoment.WRITTEN)]
 """A step is safe to repeat: killed before its completion was committed, it runs again."""
 
 
-def finished(program: Callable[[], Any], agent: Agent) -> None:
+def finish_all(program: Callable[[], Any], agent: Agent) -> None:
     """Until nothing waits: a mail in doubt is looked up by a person."""
     for _ in range(5):
         try:
@@ -168,7 +168,7 @@ def test_an_effect_in_doubt_waits_for_a_person_and_holds_nobody(store_url: str, 
         wf = agent.workflows.create("w", [{"step": "pay", "args": [100]}, {"step": "thank"}])
         return wf.resume(handlers={"thank": lambda results: results["pay"]}, wait=wait)
 
-    in_child(program)
+    run_in_child(program)
     with pytest.raises(RunWaiting):
         program(wait=0, dies=False)
     agent = agent_at(store_url)
@@ -176,14 +176,14 @@ def test_an_effect_in_doubt_waits_for_a_person_and_holds_nobody(store_url: str, 
     assert (statuses(wf), wf.step("pay").claimed_by) == (["in_progress", "pending"], "")
     agent.runs.answer("w@1/pay", done="receipt 7")
     assert program(dies=False) == {"pay": "receipt 7", "thank": "receipt 7"}
-    assert world.all() == ["paid"]
+    assert world.read_all() == ["paid"]
 
 
 @pytest.mark.parametrize("verb", ["complete", "skip", "reset"])
 def test_a_step_that_is_settled_by_hand_leaves_no_run_that_waits(store_url: str, verb: str) -> None:
-    in_child(lambda: doubted(store_url, dies=True))
+    run_in_child(lambda: make_doubtful_bill(store_url, dies=True))
     with pytest.raises(RunWaiting):
-        doubted(store_url)
+        make_doubtful_bill(store_url)
     agent = agent_at(store_url)
     wf = agent.workflows.get("bill")
     getattr(wf, verb)(1)
@@ -194,8 +194,8 @@ def test_a_step_that_is_settled_by_hand_leaves_no_run_that_waits(store_url: str,
     with pytest.raises(NothingToAnswer, match="step 1 of workflow 'bill' was .*it needs no answer"):
         agent.runs.answer(run.id, retry=True)
     if verb != "reset":
-        assert doubted(store_url) == ({1: None} if verb == "complete" else {})
-    in_order(store_url)
+        assert make_doubtful_bill(store_url) == ({1: None} if verb == "complete" else {})
+    check_views(store_url)
 
 
 def test_what_is_in_doubt_is_told_with_the_run_that_is_to_be_answered(store_url: str) -> None:
@@ -214,19 +214,19 @@ def test_what_is_in_doubt_is_told_with_the_run_that_is_to_be_answered(store_url:
 
 
 def test_a_step_that_is_failed_by_hand_still_asks_about_its_effect(store_url: str) -> None:
-    in_child(lambda: doubted(store_url, dies=True))
+    run_in_child(lambda: make_doubtful_bill(store_url, dies=True))
     agent = agent_at(store_url)
     agent.workflows.get("bill").fail(1, note="who knows")
     with pytest.raises(RunWaiting):
-        doubted(store_url)
+        make_doubtful_bill(store_url)
     agent.runs.answer("bill@1/1", done="paid")
-    assert doubted(store_url) == {1: "paid"}
+    assert make_doubtful_bill(store_url) == {1: "paid"}
 
 
 def test_killed_as_a_step_is_settled_by_hand_both_have_happened_or_neither(store_url: str) -> None:
-    in_child(lambda: doubted(store_url, dies=True))
+    run_in_child(lambda: make_doubtful_bill(store_url, dies=True))
     with pytest.raises(RunWaiting):
-        doubted(store_url)
+        make_doubtful_bill(store_url)
 
     def settle() -> None:
         agent_at(store_url).workflows.get("bill").complete(1, result="by hand")
@@ -235,20 +235,20 @@ def test_killed_as_a_step_is_settled_by_hand_both_have_happened_or_neither(store
         (CommitMoment.WRITTEN, "in_progress", "waiting"),
         (CommitMoment.AFTER, "completed", "cancelled"),
     ):
-        killed_at(settle, Site.WORKFLOW, moment, 1)
+        kill_at(settle, Site.WORKFLOW, moment, 1)
         agent = agent_at(store_url)
         assert statuses(agent.workflows.get("bill")) == [status]
         assert [summary.status for summary in agent.runs.list()] == [run]
 
 
 def test_settled_by_hand_in_a_body_its_run_ends_with_the_body(store_url: str) -> None:
-    in_child(lambda: doubted(store_url, dies=True))
+    run_in_child(lambda: make_doubtful_bill(store_url, dies=True))
     agent = agent_at(store_url)
     wf = agent.workflows.get("bill")
     with agent.run("by hand") as run:
         run.step(lambda: str(wf.complete(1, result="paid")), name="settle")
     assert agent.runs.get("bill@1/1").status == "cancelled"
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_what_has_failed_and_is_done_by_hand_has_no_run_that_is_left(store_url: str) -> None:
@@ -267,7 +267,7 @@ def test_a_handler_that_completes_its_own_step_ends_as_every_other(store_url: st
     assert [run.status for run in agent.runs.list()] == ["finished"]
 
 
-def doubted(store_url: str, dies: bool = False) -> Any:
+def make_doubtful_bill(store_url: str, dies: bool = False) -> Any:
     """A bill whose effect may have happened, as far as it gets."""
     agent = agent_at(store_url)
 
@@ -304,7 +304,7 @@ def test_a_failure_is_noted_and_tried_again_by_the_next_resume(store_url: str, w
     wf.reset(3)
     assert wf.resume({"c": lambda: "done again"})[3] == "done again"
     assert agent.runs.list()[0].id == "w@1/3.2", "what is done again is another run"
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_what_cannot_be_called_is_told_before_anything_runs(store_url: str, world: World) -> None:
@@ -325,13 +325,13 @@ def test_what_cannot_be_called_is_told_before_anything_runs(store_url: str, worl
     with pytest.raises(WorkflowInvalid, match="unexpected keyword argument 'were'"):
         agent.workflows.create("w", ["first", {"action": "publish", "args": {"where": "x", "were": 1}}]).resume()
     wf = agent.workflows.create("w", ["first", {"action": "publish", "args": "here"}])
-    assert world.all() == []
+    assert world.read_all() == []
     wf.start(1)
     with pytest.raises(StepClaimed, match="by hand in this process"):
         wf.resume()
     wf.complete(1)
     wf.resume()
-    assert world.all() == ["published"]
+    assert world.read_all() == ["published"]
 
 
 def test_a_plan_can_be_followed_beside_a_step_and_not_inside(store_url: str) -> None:
@@ -374,7 +374,7 @@ def test_a_plain_handler_may_use_its_run_and_a_person_may_have_a_step(store_url:
         wf.resume(handlers)
     wf.complete("sign", result="signed")
     assert wf.resume(handlers)["file"] == "3 pages, signed"
-    assert world.all() == ["page 0", "page 1", "crash", "page 2"]
+    assert world.read_all() == ["page 0", "page 1", "crash", "page 2"]
 
 
 def test_an_interrupted_process_lets_others_go_on(store_url: str) -> None:
@@ -400,13 +400,13 @@ WIDE: list[Any] = [
 ]
 
 
-def sharing(store_url: str, world: World, name: str) -> Any:
+def make_sharing_agent(store_url: str, world: World, name: str) -> Any:
     agent = agent_at(store_url, name)
 
     @agent.effect
     def part(step: Any, *, key: str) -> str:
         world.do(f"{name} {step.step}")
-        while len({line.split()[0] for line in world.all()}) < 2:
+        while len({line.split()[0] for line in world.read_all()}) < 2:
             time.sleep(0.01)  # until both are at work
         return name
 
@@ -422,12 +422,12 @@ def test_two_processes_share_a_workflow_and_no_step_is_done_twice(store_url: str
     agent = agent_at(store_url, "a")
     wf = agent.workflows.create("wide", WIDE)
     agent.close()
-    with at_work(*(partial(sharing, store_url, world, name) for name in "ab")) as both:
+    with run_children(*(partial(make_sharing_agent, store_url, world, name) for name in "ab")) as both:
         assert [os.waitpid(pid, 0)[1] for pid in both] == [0, 0]
-    done = [line.split(" ", 1)[1] for line in world.all()]
+    done = [line.split(" ", 1)[1] for line in world.read_all()]
     assert sorted(done) == sorted(item["step"] for item in WIDE)
     assert wf.results["join"] == ["a", "b"], "both have worked"
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_what_a_dead_one_has_begun_is_taken_over_unless_its_effects_are_another_agents(
@@ -445,7 +445,7 @@ def test_what_a_dead_one_has_begun_is_taken_over_unless_its_effects_are_another_
         agent.workflows.get(wf.name, of="a").resume()
 
     for effect in (False, True):
-        in_child(lambda effect=effect: beginning("b", effect))
+        run_in_child(lambda effect=effect: beginning("b", effect))
     agent = agent_at(store_url, "a")
     parts = {"part": lambda: world.do("a part")}
     agent.workflows.get("effect False").resume(parts)
@@ -454,5 +454,5 @@ def test_what_a_dead_one_has_begun_is_taken_over_unless_its_effects_are_another_
     wf = agent.workflows.get("effect True")
     wf.reset(1)
     wf.resume(parts)
-    assert world.all() == ["b part", "b part", "a part", "a part"]
-    in_order(store_url)
+    assert world.read_all() == ["b part", "b part", "a part", "a part"]
+    check_views(store_url)

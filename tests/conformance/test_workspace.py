@@ -22,7 +22,7 @@ from perdure.errors import PathRefused, WorkspaceNotFound
 from perdure.platform.failpoints import CommitMoment, Site
 from perdure.presence.workspace.layout import MARKER
 
-from .kit import agent_at, in_child, in_order, killed_at
+from .kit import agent_at, check_views, kill_at, run_in_child
 from .test_transfer import KEY, OPEN
 
 
@@ -80,7 +80,7 @@ def test_both_sides_may_change_everything(store_url: str, tmp_path: Path) -> Non
     edit(home, "SOUL.md", lambda before: "I am calm and quick.\n")
     assert workspace.sync().conflicts == ()
     assert str(workspace.sync()) == "nothing has changed"
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_a_log_lands_with_its_step(store_url: str, tmp_path: Path) -> None:
@@ -240,11 +240,11 @@ def test_killed_around_every_commit_of_a_sync(store_url: str, tmp_path: Path) ->
     for number, moment in enumerate(CommitMoment):
         agent_at(store_url).log(f"logged {number}")
         edit(home, "USER.md", add(f"edited {number}"))
-        killed_at(program, Site.STATE, moment)
-    assert in_child(program) == 0
+        kill_at(program, Site.STATE, moment)
+    assert run_in_child(program) == 0
     assert [the_log(home).count(f"logged {number}") for number in range(4)] == [1, 1, 1, 1]
     assert [text(home, "USER.md").count(f"edited {number}") for number in range(4)] == [1, 1, 1, 1]
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_processes_share_a_folder(store_url: str, tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ def test_sigterm_writes_the_handoff(store_url: str, tmp_path: Path, colour: str)
             os.kill(os.getpid(), signal.SIGTERM)
             await asyncio.sleep(30)
 
-    status = in_child(program if colour == "sync" else lambda: asyncio.run(asynchronous()))
+    status = run_in_child(program if colour == "sync" else lambda: asyncio.run(asynchronous()))
     assert os.WEXITSTATUS(status) == 1, "SystemExit, told by the kit"
     page = text(home, "HANDOFF.md")
     assert "- `trip`: interrupted" in page
@@ -386,7 +386,7 @@ def test_what_is_forgotten_is_in_no_file_and_the_rest_stays(store_url: str, tmp_
     assert "bought bread" in text(home, "MEMORY.md") and "likes trains" in text(home, "USER.md")
     versions = [version.text for path in workspace.files() for version in workspace.history(path)]
     assert [content for content in versions if "scurvy" in content] == []
-    in_order(store_url)
+    check_views(store_url)
 
 
 def test_the_log_goes_on_in_another_store(store_url: str, tmp_path: Path) -> None:

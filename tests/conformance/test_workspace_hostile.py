@@ -74,7 +74,7 @@ class Trap:
         path.chmod(0o755)
         return str(path)
 
-    def fired(self) -> set[str]:
+    def list_fired(self) -> set[str]:
         """Which were run."""
         return {path.name for path in self._fired.iterdir()}
 
@@ -98,14 +98,14 @@ class Trap:
         return "\n".join(lines) + "\n"
 
 
-def documented() -> list[str]:
+def list_documented_programs() -> list[str]:
     """The keys of which this git says that they are programs."""
     said = subprocess.run(["git", "help", "--config"], check=True, capture_output=True, text=True).stdout.split()
     keys = (re.sub(r"<[^>]*>|\*", "x", key) for key in said if DOCUMENTED.fullmatch(key))
     return sorted({*PROGRAMS, *(key for key in keys if not key.startswith("advice."))})
 
 
-def everything(agent: Agent, home: Path, store_url: str) -> None:
+def use_everything(agent: Agent, home: Path, store_url: str) -> None:
     """All that is ever done in a folder."""
     workspace = agent.workspace(home)
     (home / "USER.md").write_text("edited\n")
@@ -141,7 +141,7 @@ def test_a_repository_runs_nothing_that_it_configures(
     git(home, "add", ".")
     git(home, "commit", "-m", "mine")
     (tmp_path / "more").write_text(trap.config(["filter.y.clean", "core.pager"]))
-    config = f"{trap.config(documented())}[include]\npath = {tmp_path}/more\n"
+    config = f"{trap.config(list_documented_programs())}[include]\npath = {tmp_path}/more\n"
     (home / ".git/config").write_text(f'{config}[core]\nhooksPath = {tmp_path}/hooks\nworktree = "{tmp_path}"\n')
     trap.hooks(tmp_path / "hooks")
     trap.hooks(home / ".git/hooks")
@@ -158,8 +158,8 @@ def test_a_repository_runs_nothing_that_it_configures(
     (home / "git").symlink_to(trap.program("git"))
     monkeypatch.setenv("PATH", f".{os.pathsep}{os.environ['PATH']}")
     monkeypatch.chdir(home)
-    everything(agent_at(store_url), home, store_url)
-    assert trap.fired() == set()
+    use_everything(agent_at(store_url), home, store_url)
+    assert trap.list_fired() == set()
     (home / "git").unlink()
     for name in [name for name in os.environ if name.startswith("GIT_")]:
         monkeypatch.delenv(name)
@@ -167,7 +167,7 @@ def test_a_repository_runs_nothing_that_it_configures(
     assert "Run trip finished" in git(home, "log", "--format=%s"), "git itself finds the commits in the folder"
     (home / "USER.md").write_text("edited again\n")
     git(home, "add", "USER.md")
-    assert "filter.x.clean" in trap.fired(), "git itself runs it: the trap works"
+    assert "filter.x.clean" in trap.list_fired(), "git itself runs it: the trap works"
 
 
 @pytest.mark.stores("sqlite")
@@ -176,11 +176,11 @@ def test_no_key_of_a_configuration_runs_a_program(store_url: str, tmp_path: Path
     trap, agent = Trap(tmp_path), agent_at(store_url)
     workspace = agent.workspace(home, git=True)
     (home / ".gitattributes").write_text("* filter=x diff=x merge=x\n")
-    for number, key in enumerate(documented()):
+    for number, key in enumerate(list_documented_programs()):
         (home / ".git/config").write_text(trap.config([key]))
         (home / "USER.md").write_text(f"{number}\n")
         assert workspace.sync().commit
-    assert trap.fired() == set()
+    assert trap.list_fired() == set()
 
 
 # -- links ------------------------------------------------------------------------------------------------------------

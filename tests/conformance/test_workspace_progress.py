@@ -13,14 +13,14 @@ from perdure.errors import RunCancelled
 from perdure.platform.failpoints import CommitMoment, Site
 from perdure.presence.handoff.pending import RUNS_TOLD, desk_of
 
-from .kit import agent_at, die, in_child, killed_at
+from .kit import agent_at, die, kill_at, run_in_child
 from .test_memory_lifecycle import Later
 from .test_workspace import edit, text
 
 MINE = "## Ideas\n\nAsk Ann: she knows.\n\n- [ ] call Bob\n  * [ ] buy a map\n\n### Next\n\n1. not ours\n"
 
 
-def left(agent: Agent, run: str) -> tuple[str, ...]:
+def list_remaining(agent: Agent, run: str) -> tuple[str, ...]:
     return agent.runs.progress(run).left
 
 
@@ -71,9 +71,9 @@ def test_boxes_that_people_write_are_what_is_left(store_url: str, tmp_path: Path
     with agent.run("trip", input="Fly") as run:
         run.progress(done="chose the  flight", next_action="pay", context="May")
         edit(home, "PROGRESS.md", lambda content: content + "- [ ] in the context\n")
-        assert left(agent, "trip") == ("in the context",)
+        assert list_remaining(agent, "trip") == ("in the context",)
         edit(home, "PROGRESS.md", lambda content: content.replace("- [x] chose", "- [ ] book\n* [ ] pay\n- [x] chose"))
-        assert left(agent, "trip") == ("in the context", "book", "pay")
+        assert list_remaining(agent, "trip") == ("in the context", "book", "pay")
         edit(
             home,
             "PROGRESS.md",
@@ -87,12 +87,12 @@ def test_boxes_that_people_write_are_what_is_left(store_url: str, tmp_path: Path
         told = agent.runs.progress("trip")
         assert (told.done, told.left) == (("in the context", "chose the flight", "book"), ())
         edit(home, "PROGRESS.md", lambda content: f"{content}\n## To do\n\n- [ ] call Bob\n")
-        assert left(agent, "trip") == ("call Bob",)
+        assert list_remaining(agent, "trip") == ("call Bob",)
         run.progress(done="call Bob")
         assert text(home, "PROGRESS.md").endswith("\n## To do\n\n- [x] call Bob\n"), "ticked where it stands"
     assert text(home, "PROGRESS.md").count("call Bob") == 1
     workspace.task("unrelated", "- [ ] elsewhere\n")
-    assert left(agent, "trip") == ()
+    assert list_remaining(agent, "trip") == ()
 
 
 def test_what_is_left_of_a_run_that_is_over_is_not_lost(store_url: str, tmp_path: Path) -> None:
@@ -394,7 +394,7 @@ def subjects(home: Path) -> list[str]:
 
 def test_the_progress_of_a_loop_is_right_after_a_kill_and_told_once(store_url: str, tmp_path: Path) -> None:
     home = tmp_path / "home"
-    in_child(lambda: read_pages(store_url, home, die_at="three"))
+    run_in_child(lambda: read_pages(store_url, home, die_at="three"))
     page = text(home, "PROGRESS.md")
     assert [f"- [x] read {one}" in page for one in PAGES] == [True, True, False, False]
     said = ["The workspace begins", "Done: began (read)", "Done: read one (read)", "Done: read two (read)"]
@@ -411,7 +411,7 @@ def test_a_kill_before_the_commit_of_git_leaves_nothing_uncommitted(
     store_url: str, tmp_path: Path, moment: CommitMoment
 ) -> None:
     home = tmp_path / "home"
-    killed_at(lambda: read_pages(store_url, home), Site.ITEM_DONE, moment, nth=2)
+    kill_at(lambda: read_pages(store_url, home), Site.ITEM_DONE, moment, nth=2)
     agent_at(store_url).workspace(home)
     status = subprocess.check_output(["git", "-C", str(home), "status", "--porcelain"], text=True)
     assert status == ""

@@ -15,7 +15,7 @@ from perdure import Done, NotDone, RunWaiting
 from perdure.cli.main import main as command
 from perdure.errors import StoreFenced
 from perdure.platform import failpoints
-from tests.crash.colours import Palette, entered, out
+from tests.crash.colours import Palette, enter, settle
 from tests.crash.stores import FILE, store_of
 from tests.crash.world import World
 
@@ -45,12 +45,12 @@ class Payer:
         return NotDone if receipt is None else Done(receipt)
 
     async def work(self, hurt: str, die: bool) -> None:
-        async with entered(self.palette.agent.run("bills", wait=0)) as run:
+        async with enter(self.palette.agent.run("bills", wait=0)) as run:
             for bill in range(BILLS):
                 if bill == HALF and hurt:
                     getattr(self, hurt)()
                 try:
-                    await out(self.effect(bill))
+                    await settle(self.effect(bill))
                 except StoreFenced as error:
                     self.world.note("fenced", f"bill-{bill}", error.message)
                     os._exit(3)

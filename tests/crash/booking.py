@@ -40,7 +40,7 @@ class Booking:
         self._number = number
         self._deadly = deadly
         self._chance = random.Random(f"{self.name} {deadly}")
-        check = self.booked if policy == "check" else None
+        check = self.is_booked if policy == "check" else None
         self.effect = self.agent.effect(name="book", check=check)(self.book)
 
     def window(self, cell: str) -> None:
@@ -62,7 +62,7 @@ class Booking:
             raise ConnectionError("the line broke after the booking")
         return receipt
 
-    def booked(self, name: str, *, key: str) -> Any:
+    def is_booked(self, name: str, *, key: str) -> Any:
         found = service.ask(self.folder, "find", key=key)
         if "unknown" in found:
             return Unknown

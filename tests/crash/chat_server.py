@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from perdure.platform import failpoints
 from perdure.platform.failpoints import CommitMoment, Site
-from tests.conformance.kit import forked
+from tests.conformance.kit import fork_program
 
 from .programs import Program
 
@@ -79,7 +79,7 @@ class ChatServer:
             app = runpy.run_path(str(self._path), run_name="fastapi_chat")["app"]
             uvicorn.run(app, fd=self._listening.fileno(), log_level="error", lifespan="off")
 
-        self._pid = forked(main)
+        self._pid = fork_program(main)
 
     def _stop(self) -> None:
         if self._pid:

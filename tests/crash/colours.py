@@ -16,12 +16,12 @@ import perdure
 from perdure.kernel.protocol import Protocol, drive_async, drive_sync
 
 
-async def out(value: Any) -> Any:
+async def settle(value: Any) -> Any:
     """The result of a call, whichever colour made it."""
     return await value if inspect.isawaitable(value) else value
 
 
-def now(coroutine: Coroutine[Any, Any, Any]) -> Any:
+def run_at_once(coroutine: Coroutine[Any, Any, Any]) -> Any:
     """Run a coroutine that never waits."""
     try:
         coroutine.send(None)
@@ -31,7 +31,7 @@ def now(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 @asynccontextmanager
-async def entered(run: Any) -> AsyncIterator[Any]:
+async def enter(run: Any) -> AsyncIterator[Any]:
     """`with` or `async with`."""
     if hasattr(run, "__aenter__"):
         async with run as opened:
@@ -73,7 +73,7 @@ class Palette:
 
         @wraps(body)
         def plain(*args: Any, **kwargs: Any) -> Any:
-            return now(body(*args, **kwargs))
+            return run_at_once(body(*args, **kwargs))
 
         return plain
 
@@ -83,4 +83,4 @@ class Palette:
 
     def perform(self, program: Coroutine[Any, Any, Any]) -> Any:
         """Run all of it."""
-        return asyncio.run(program) if self.is_async else now(program)
+        return asyncio.run(program) if self.is_async else run_at_once(program)

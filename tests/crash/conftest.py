@@ -50,4 +50,4 @@ def stage(zygote: Zygote, request: pytest.FixtureRequest) -> Iterator[Stage]:
 @pytest.fixture(scope="session")
 def undisturbed(stage: Stage) -> dict[str, Undisturbed]:
     """The victim's run in peace, in both colours."""
-    return {colour: stage.scene("victim:main", colour).undisturbed() for colour in ("sync", "async")}
+    return {colour: stage.scene("victim:main", colour).play_undisturbed() for colour in ("sync", "async")}

@@ -20,7 +20,7 @@ from perdure.errors import PerdureError, StorageFull, StoreFenced, StoreForked
 from perdure.platform import failpoints
 from perdure.store import open_store
 from perdure.values import locks
-from tests.crash.colours import Palette, entered, out
+from tests.crash.colours import Palette, enter, settle
 from tests.crash.players import open_agent
 from tests.crash.stores import store_of
 from tests.crash.waiting import wait_for
@@ -296,10 +296,10 @@ def ship(folder: str, disk: str, parcels: int, colour: str) -> None:
     async def work() -> None:
         step = palette.agent.step(name="pack")(palette.paint(pack))
         effect = palette.agent.effect(name="send", check=palette.paint(sent))(palette.paint(send))
-        async with entered(palette.agent.run("shipping", wait=0)) as run:
+        async with enter(palette.agent.run("shipping", wait=0)) as run:
             for number in range(parcels):
-                await out(step(number))
-                await out(effect(number))
+                await settle(step(number))
+                await settle(effect(number))
                 world.note("ack", str(number))
             run.result = parcels
 

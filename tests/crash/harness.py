@@ -204,7 +204,7 @@ class Scene:
         found: dict[str, Any] = json.loads((self.folder / "outcome.json").read_text())
         return found
 
-    def undisturbed(self) -> Undisturbed:
+    def play_undisturbed(self) -> Undisturbed:
         """Run it once in peace and remember everything."""
         assert self.once({"CRASH_COUNT": "1"}) == 0
         listed = self.folder / "reached.txt"
@@ -264,27 +264,27 @@ class Stage:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def in_parallel(work: Callable[[T], list[str]], cases: Iterable[T], at_a_time: int = PARALLEL) -> list[str]:
+def run_cases(work: Callable[[T], list[str]], cases: Iterable[T], at_a_time: int = PARALLEL) -> list[str]:
     """Do all cases; the complaints of each, with the case in front."""
     listed = list(cases)
     with ThreadPoolExecutor(at_a_time) as pool:
-        results = list(pool.map(lambda case: _guarded(work, case), listed))
+        results = list(pool.map(lambda case: _run_guarded(work, case), listed))
     return [f"{case}: {text}" for case, texts in zip(listed, results, strict=True) for text in texts]
 
 
-def repeated(
+def repeat_cases(
     case: Callable[[int], list[str]], rounds: int, enough: Callable[[], bool], at_a_time: int = PARALLEL
 ) -> list[str]:
     """Play cases by their seeds, and more of them until enough have met what they are about: a busy machine is late."""
     complaints: list[str] = []
     for first in itertools.count(0, rounds):
-        complaints = in_parallel(case, range(first, first + rounds), at_a_time)
+        complaints = run_cases(case, range(first, first + rounds), at_a_time)
         if complaints or enough():
             break
     return complaints
 
 
-def _guarded(work: Callable[[T], list[str]], case: T) -> list[str]:
+def _run_guarded(work: Callable[[T], list[str]], case: T) -> list[str]:
     try:
         return work(case)
     except AssertionError as error:

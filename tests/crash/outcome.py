@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from perdure import records
 from perdure.journal import rebuild
 from perdure.journal.verify import verify
-from tests.crash.colours import out
+from tests.crash.colours import settle
 
 if TYPE_CHECKING:
     from tests.crash.victim import Cast
@@ -24,7 +24,7 @@ def is_certain(name: str) -> bool:
     return not name.startswith("inside ")
 
 
-def _torn(info: Any) -> list[str]:
+def _find_torn_keys(info: Any) -> list[str]:
     """Keys written inside an effect that are there without its body's own outcome, or the other way round."""
     written = {name for name in info.state if not is_certain(name)}
     landed = set()
@@ -34,7 +34,7 @@ def _torn(info: Any) -> list[str]:
     return sorted(written ^ landed)
 
 
-def _landed_usage(info: Any) -> list[int]:
+def _list_landed_usage(info: Any) -> list[int]:
     """What steps, items and the open have used; an interrupted body has used more, and is not in it."""
     landed = [event.record for event in info.events if not isinstance(event.record, records.Spent)]
     usage = [one for record in landed for one in getattr(record, "usage", ())]
@@ -45,7 +45,7 @@ async def report(cast: Cast) -> None:
     """Leave the outcome where the harness finds it, whole or not at all, and go in order."""
     found: dict[str, Any] = {}
     for run_id in ("journey", "errand"):
-        info = await out(cast.agent.runs.get(run_id))
+        info = await settle(cast.agent.runs.get(run_id))
         state = {name: value for name, value in info.state.items() if name != "token" and is_certain(name)}
         found[run_id] = {
             "status": info.status,
@@ -53,27 +53,27 @@ async def report(cast: Cast) -> None:
             "result": info.result,
             "state": state,
             "messages": info.messages,
-            "usage": _landed_usage(info),
+            "usage": _list_landed_usage(info),
             "in doubt": [effect.name for effect in info.in_doubt],
-            "torn": _torn(info),
+            "torn": _find_torn_keys(info),
         }
     store = cast.agent._engine.store
-    agents = await out(cast.agent.state.items("trip"))
+    agents = await settle(cast.agent.state.items("trip"))
     found["state of the agent"] = [[key, value] for key, value in agents if key not in ("left", "right")]
-    made = await out(cast.agent.checkpoint.list())
+    made = await settle(cast.agent.checkpoint.list())
     found["checkpoints"] = [[stored.name, stored.version] for stored in made]
-    found["restored"] = [await out(cast.agent.checkpoint.restore(stored.name, stored.version)) for stored in made]
+    found["restored"] = [await settle(cast.agent.checkpoint.restore(stored.name, stored.version)) for stored in made]
     # The short program has neither artifacts nor a workflow.
-    saved = await out(cast.agent.artifacts.list())
+    saved = await settle(cast.agent.artifacts.list())
     found["artifacts"] = [[stored.name, stored.version, stored.digest] for stored in saved]
-    found["loaded"] = not saved or await out(cast.agent.artifacts.load("plan")) == WEIGHTS
-    known = await out(cast.agent.memory.list(all=True))
+    found["loaded"] = not saved or await settle(cast.agent.artifacts.load("plan")) == WEIGHTS
+    known = await settle(cast.agent.memory.list(all=True))
     found["memories"] = sorted([stored.text, stored.step, len(stored.meta), stored.place] for stored in known)
-    flows = await out(cast.agent.workflows.list())
+    flows = await settle(cast.agent.workflows.list())
     found["workflow"] = [[stored.step, stored.status, stored.claimed_by] for flow in flows for stored in flow.steps]
     found["views that differ from the journal"] = [str(one) for one in rebuild.check(store)]
     found["damage"] = [str(one) for one in verify(store).findings if one.severity == "damage"]
     folder = Path(cast.world.folder)
     (folder / "outcome.new").write_text(json.dumps(found, default=list))
     (folder / "outcome.new").rename(folder / "outcome.json")
-    await out(cast.agent.close())
+    await settle(cast.agent.close())

@@ -18,7 +18,7 @@ from perdure.platform import failpoints, process
 from perdure.run import doubt
 from perdure.store.postgres import pool
 from perdure.values.clock import SystemClock
-from tests.crash.colours import Palette, entered, out
+from tests.crash.colours import Palette, enter, settle
 from tests.crash.stores import store_of
 from tests.crash.waiting import WAIT_SECONDS_MAX, wait_for
 from tests.crash.world import World
@@ -141,13 +141,15 @@ async def _haunt(palette: Palette, folder: str, place: str) -> None:
         receipt = world.receipt(key)
         return NotDone if receipt is None else Done(receipt)
 
-    async with entered(palette.agent.run("shared")) as run:
-        await out(run.state.set("writer", (await out(run.uuid())).hex))
-        await out(run.step(palette.paint(look)))
+    async with enter(palette.agent.run("shared")) as run:
+        await settle(run.state.set("writer", (await settle(run.uuid())).hex))
+        await settle(run.step(palette.paint(look)))
         if place == "between":
             stop_here(folder)
-        await out(run.event("WRITTEN"))
-        await out(run.effect(palette.paint(book), check=palette.paint(booked), timeout=0.1 if ":" in place else None))
+        await settle(run.event("WRITTEN"))
+        await settle(
+            run.effect(palette.paint(book), check=palette.paint(booked), timeout=0.1 if ":" in place else None)
+        )
         if place == "before end":
             stop_here(folder)
         run.result = os.getpid()

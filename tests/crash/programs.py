@@ -20,7 +20,7 @@ from pathlib import Path
 
 from perdure.platform import failpoints
 from perdure.platform.failpoints import CommitMoment, Site
-from tests.conformance.kit import in_child
+from tests.conformance.kit import run_in_child
 
 NOT_COUNTED = frozenset({Site.HEARTBEAT, Site.STREAM})
 """They happen at times of their own."""
@@ -54,7 +54,7 @@ class Program:
 
     def start(self, hook: Hook | None = None) -> list[str] | None:
         """Run it; the lines that it prints, or None if it was killed."""
-        status = in_child(lambda: self._main(hook))
+        status = run_in_child(lambda: self._main(hook))
         if os.WIFSIGNALED(status):
             assert os.WTERMSIG(status) == signal.SIGKILL
             self.kills += 1
@@ -89,7 +89,7 @@ class Program:
             except Exception as raised:
                 told.write_text(type(raised).__name__)
 
-        assert in_child(main) == 0
+        assert run_in_child(main) == 0
         return told.exists() and told.read_text() == error
 
     def killed_at(self, site: Site, moment: CommitMoment, nth: int = 1) -> None:

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from perdure import Done, NotDone, PerdureError
-from tests.crash.colours import Over, entered, out
+from tests.crash.colours import Over, enter, settle
 from tests.crash.outcome import report
 from tests.crash.victim import LARGE, Cast
 
@@ -28,16 +28,16 @@ async def short(cast: Cast) -> None:
         receipt = cast.world.receipt(key)
         return NotDone if receipt is None else Done(receipt)
 
-    async with entered(cast.agent.run("journey", input={"to": "NYC"})) as run:
-        await out(cast.step("search", search)("NYC"))
+    async with enter(cast.agent.run("journey", input={"to": "NYC"})) as run:
+        await settle(cast.step("search", search)("NYC"))
         cast.ack("search")
-        await out(run.state.set("token", (await out(run.uuid())).hex))
+        await settle(run.state.set("token", (await settle(run.uuid())).hex))
         cast.ack("token", run.state["token"])
-        receipt = await out(cast.effect("book", book, check=booked)("booked"))
+        receipt = await settle(cast.effect("book", book, check=booked)("booked"))
         cast.ack("booked", receipt.replace(" ", "-"))
         async for item in Over(run.each(["a", "b"])):
-            await out(run.messages.append(item))
-        async with entered(cast.agent.run("errand")) as errand:
+            await settle(run.messages.append(item))
+        async with enter(cast.agent.run("errand")) as errand:
             errand.result = LARGE
         cast.ack("errand")
         run.result = [*run.messages]
@@ -46,12 +46,12 @@ async def short(cast: Cast) -> None:
 async def probe(cast: Cast) -> None:
     """After an error: does this process still write, and can it still read what it has?"""
     try:
-        await out(cast.agent.runs.list())
+        await settle(cast.agent.runs.list())
         cast.world.note("reads", "work")
     except PerdureError as error:
         cast.world.note("reads", type(error).__name__)
     try:
-        async with entered(cast.agent.run("probe")) as run:
+        async with enter(cast.agent.run("probe")) as run:
             run.result = 1
         cast.world.note("writes", "work")
     except PerdureError as error:

@@ -16,7 +16,7 @@ from perdure.errors import NothingToAnswer, RunCancelled, ThreadNotFound, Versio
 from perdure.journal import rebuild
 from perdure.journal.verify import verify
 from perdure.platform import failpoints
-from tests.crash.colours import entered, out
+from tests.crash.colours import enter, settle
 from tests.crash.victim import LARGE, Cast
 
 SECRET = "the third oak tree"
@@ -32,7 +32,7 @@ class Talk:
     def __init__(self, cast: Cast) -> None:
         self.cast, self.agent = cast, cast.agent
         self.ask = cast.step("ask", self._ask)
-        self.pay = cast.effect("pay", self._pay, check=cast.booked)
+        self.pay = cast.effect("pay", self._pay, check=cast.is_booked)
         self.chat = cast.agent.turn(cast.palette.paint(self._chat))
 
     async def _ask(self, request: str) -> str:
@@ -45,48 +45,48 @@ class Talk:
     async def _chat(self, turn: Any) -> None:
         name = turn.id.replace("#", "-")
         if turn.id == "talk#1":
-            await out(turn.ask("Which city?"))
-        await out(turn.thread.state.set(name, turn.number))
-        answer = await out(self.ask(name))
-        await out(self.pay(f"paid-{name}"))
-        await out(turn.reply(answer[:40]))
+            await settle(turn.ask("Which city?"))
+        await settle(turn.thread.state.set(name, turn.number))
+        answer = await settle(self.ask(name))
+        await settle(self.pay(f"paid-{name}"))
+        await settle(turn.reply(answer[:40]))
         self.cast.ack(name)
 
     async def queue(self) -> None:
         """Two messages wait for a turn that waits for a person; then all of them are done, in their order."""
         for number in ("one", "two", "three"):
             with suppress(RunWaiting):
-                await out(self.chat("talk", number, id=number))
+                await settle(self.chat("talk", number, id=number))
         with suppress(NothingToAnswer):
-            await out(self.agent.runs.answer("talk#1", "Rome"))
-        await out(self.chat("talk", "four", id="four"))
+            await settle(self.agent.runs.answer("talk#1", "Rome"))
+        await settle(self.chat("talk", "four", id="four"))
 
     async def give_up(self) -> None:
         """A turn is left, and the next message does not wait for it. Later all of that is deleted."""
         thread = self.agent.thread("left")
         with suppress(Left, RunCancelled):
-            async with entered(thread.turn(SECRET, id="left")) as turn:
-                await out(turn.messages.append({"role": "assistant", "content": SECRET}))
+            async with enter(thread.turn(SECRET, id="left")) as turn:
+                await settle(turn.messages.append({"role": "assistant", "content": SECRET}))
                 raise Left
-        async with entered(thread.turn("next", id="next", on_unfinished="abandon")) as turn:
-            await out(turn.reply("done"))
+        async with enter(thread.turn("next", id="next", on_unfinished="abandon")) as turn:
+            await settle(turn.reply("done"))
         assert [one["content"] for one in thread.messages] == [SECRET, "next", "done"]
 
     async def fork(self) -> None:
         """The conversation goes on differently after its second turn."""
         with suppress(VersionConflict):  # it is there from an earlier start
-            await out(self.agent.thread("talk").fork(at=2, to="fork"))
-        await out(self.chat("fork", "instead", id="instead"))
+            await settle(self.agent.thread("talk").fork(at=2, to="fork"))
+        await settle(self.chat("fork", "instead", id="instead"))
 
     async def delete(self) -> None:
         with suppress(ThreadNotFound):
-            await out(self.agent.thread("left").delete())
+            await settle(self.agent.thread("left").delete())
 
     async def all(self) -> None:
         await self.queue()
-        if not await out(self.agent.state.get("talk", "deleted")):
+        if not await settle(self.agent.state.get("talk", "deleted")):
             await self.give_up()
-            await out(self.agent.state.set("talk", "deleted", True))
+            await settle(self.agent.state.set("talk", "deleted", True))
         await self.delete()
         await self.fork()
         await self.report()
@@ -96,13 +96,13 @@ class Talk:
         found: dict[str, Any] = {}
         for name in ("talk", "fork", "left"):
             thread = self.agent.thread(name)
-            turns = await out(thread.turns())
+            turns = await settle(thread.turns())
             found[name] = [[one.run.partition("#")[0], one.status, one.input, one.result] for one in turns]
             found[f"{name} messages"] = [one["content"] for one in thread.messages]
             found[f"{name} state"] = dict(thread.state)
             found[f"{name} pending"] = [one.input for one in thread.pending]
         store = self.agent._engine.store
-        found["threads"] = [one.id for one in await out(self.agent.threads.list())]
+        found["threads"] = [one.id for one in await settle(self.agent.threads.list())]
         bodies = [row[3] for stream, *_ in store.read("all_streams") for row in store.read("journal_of", (stream, 0))]
         found["secrets"] = sum(SECRET.encode() in (body or b"") for body in bodies)
         found["views that differ from the journal"] = [str(one) for one in rebuild.check(store)]
@@ -110,7 +110,7 @@ class Talk:
         folder = Path(self.cast.world.folder)
         (folder / "outcome.new").write_text(json.dumps(found, default=str))
         (folder / "outcome.new").rename(folder / "outcome.json")
-        await out(self.agent.close())
+        await settle(self.agent.close())
 
 
 def main(folder: str, colour: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perdure.platform.failpoints import CommitMoment, Site
-from tests.crash.harness import ROOT, Stage, Undisturbed, in_parallel, spread
+from tests.crash.harness import ROOT, Stage, Undisturbed, run_cases, spread
 
 COLOURS = ("sync", "async")
 SOURCE = ROOT / "src" / "perdure"
@@ -34,7 +34,7 @@ def test_killed_at_every_failpoint_and_resumed(
     assert bool(places) == (site in sites_of(stage)), f"the victim never commits at {site}"
     most = TIMES_MAX[stage.kind, colour]
     chosen = [place for moment in moments_of(stage, colour, site) for place in spread(places.get(moment, []), most)]
-    assert in_parallel(partial(kill_and_resume, stage, colour, undisturbed[colour]), chosen) == []
+    assert run_cases(partial(kill_and_resume, stage, colour, undisturbed[colour]), chosen) == []
 
 
 def moments_of(stage: Stage, colour: str, site: Site) -> list[str]:
@@ -60,7 +60,7 @@ def test_killed_at_every_failpoint_every_time(
     stage: Stage, undisturbed: dict[str, Undisturbed], colour: str, site: Site
 ) -> None:
     chosen = [place for times in places_of(undisturbed[colour], site).values() for place in times]
-    assert in_parallel(partial(kill_and_resume, stage, colour, undisturbed[colour]), chosen) == []
+    assert run_cases(partial(kill_and_resume, stage, colour, undisturbed[colour]), chosen) == []
 
 
 def kill_and_resume(stage: Stage, colour: str, expected: Undisturbed, place: str) -> list[str]:

@@ -35,7 +35,7 @@ def say(scene: Scene, *words: str) -> int:
     return code
 
 
-def said(scene: Scene) -> str:
+def read_output(scene: Scene) -> str:
     return (scene.folder / "said.txt").read_text()
 
 
@@ -55,7 +55,7 @@ def test_nothing_is_lost_when_the_log_is_taken_from_a_process(stage: Stage, colo
     scene = stage.scene("bills:main", colour)
     assert pay(scene, colour=colour, hurt=hurt, die=True) == KILLED
     assert scene.world.effects() == ONCE
-    assert say(scene, "verify") == 0, said(scene)
+    assert say(scene, "verify") == 0, read_output(scene)
     resume(scene, colour=colour)
     assert scene.world.effects() == ONCE
     assert not scene.world.broken_promises()
@@ -84,7 +84,7 @@ def test_a_process_whose_files_are_gone_acknowledges_nothing_more(stage: Stage, 
 # -- after a process was killed ---------------------------------------------------------------------------------
 
 
-def in_use(data: bytes) -> int:
+def find_log_end(data: bytes) -> int:
     """Where the frames of a log end that count: later ones are left from before its last reset."""
     page, salt, end = int.from_bytes(data[8:12], "big"), data[16:24], 32
     while data[end + 8 : end + 16] == salt:
@@ -94,12 +94,12 @@ def in_use(data: bytes) -> int:
 
 def flip_a_bit(log: Path, chance: random.Random) -> None:
     data = bytearray(log.read_bytes())
-    data[chance.randrange(in_use(data))] ^= 1 << chance.randrange(8)
+    data[chance.randrange(find_log_end(data))] ^= 1 << chance.randrange(8)
     log.write_bytes(data)
 
 
 def cut_off(log: Path, chance: random.Random) -> None:
-    os.truncate(log, chance.randrange(in_use(log.read_bytes()) - 1))
+    os.truncate(log, chance.randrange(find_log_end(log.read_bytes()) - 1))
 
 
 DAMAGE = {"flipped": flip_a_bit, "cut": cut_off, "removed": lambda log, chance: os.unlink(log)}
@@ -112,16 +112,16 @@ def test_damage_in_the_log_is_found_and_nothing_is_paid_again(stage: Stage, dama
     scene = stage.scene("bills:main", colour)
     assert pay(scene, colour=colour, die=True) == KILLED
     DAMAGE[damage](scene.folder / f"{FILE}-wal", random.Random(f"{damage} {number}"))
-    assert say(scene, "verify") == 1, said(scene)
-    assert "rolled back" in said(scene)
+    assert say(scene, "verify") == 1, read_output(scene)
+    assert "rolled back" in read_output(scene)
     assert say(scene, "runs") == 0, "reading is allowed"
     child = scene.zygote.start("tests.crash.bills:resume", scene.folder, colour=colour)
     assert child.wait() == 1 and "StoreRolledBack" in child.output() and "perdure adopt" in child.output()
-    assert say(scene, "adopt") == 0, said(scene)
-    assert say(scene, "verify") == 0, said(scene)
+    assert say(scene, "adopt") == 0, read_output(scene)
+    assert say(scene, "verify") == 0, read_output(scene)
     resume(scene, colour=colour)
     assert scene.world.effects() == ONCE, "the check has found each of them by its key"
-    assert say(scene, "verify") == 0, said(scene)
+    assert say(scene, "verify") == 0, read_output(scene)
 
 
 @pytest.mark.parametrize("policy", ["retry", "check"])
@@ -133,7 +133,7 @@ def test_where_the_key_is_lost_a_person_is_asked(stage: Stage, policy: str) -> N
     mark = scene.folder / f"{FILE}-mark"
     lines = mark.read_bytes().split(MAGIC)
     mark.write_bytes(MAGIC.join([*lines[:3], lines[-1]]))
-    assert say(scene, "adopt") == 0 and "are unknown" in said(scene), said(scene)
+    assert say(scene, "adopt") == 0 and "are unknown" in read_output(scene), read_output(scene)
     resume(scene, policy=policy)
     resume(scene, policy=policy)
     waits = [line for line in scene.world.lines() if line[0] == "waits"]
@@ -141,10 +141,10 @@ def test_where_the_key_is_lost_a_person_is_asked(stage: Stage, policy: str) -> N
     assert scene.world.effects() == ONCE
     assert not [line for line in scene.world.lines() if line[0] == "asked"], "a check without the key knows nothing"
     for _ in range(BILLS):
-        assert say(scene, "answer", "bills", "--done", '"seen"') == 0, said(scene)
+        assert say(scene, "answer", "bills", "--done", '"seen"') == 0, read_output(scene)
         resume(scene, policy=policy)
     assert scene.world.effects() == ONCE
-    assert say(scene, "verify") == 0, said(scene)
+    assert say(scene, "verify") == 0, read_output(scene)
 
 
 def test_an_effect_that_had_begun_again_is_in_doubt_too(stage: Stage) -> None:
@@ -152,7 +152,7 @@ def test_an_effect_that_had_begun_again_is_in_doubt_too(stage: Stage) -> None:
     scene = stage.scene("bills:pay_again")
     assert scene.zygote.run("tests.crash.bills:pay_again", scene.folder, die=True) == KILLED
     os.replace(scene.folder / f"{FILE}-older", scene.folder / f"{FILE}-wal")
-    assert say(scene, "adopt") == 0 and "lost: " in said(scene), said(scene)
+    assert say(scene, "adopt") == 0 and "lost: " in read_output(scene), read_output(scene)
     assert scene.zygote.run("tests.crash.bills:pay_again", scene.folder, die=False) == 0
     assert scene.world.effects() == {"bill-0": 1}
 
@@ -164,8 +164,8 @@ def test_a_backup_put_in_place_of_a_store_is_found(stage: Stage) -> None:
     for suffix in ("-wal", "-shm"):
         (scene.folder / f"{FILE}{suffix}").unlink(missing_ok=True)
     os.replace(scene.folder / "backup.db", scene.folder / FILE)
-    assert say(scene, "doctor") == 1 and "perdure adopt" in said(scene)
-    assert say(scene, "adopt") == 0, said(scene)
+    assert say(scene, "doctor") == 1 and "perdure adopt" in read_output(scene)
+    assert say(scene, "adopt") == 0, read_output(scene)
     resume(scene)
     assert scene.world.effects() == ONCE
 
@@ -176,7 +176,7 @@ def test_without_its_mark_a_store_opens(stage: Stage) -> None:
     os.unlink(scene.folder / f"{FILE}-mark")
     resume(scene)
     assert scene.world.effects() == ONCE
-    assert say(scene, "verify") == 0, said(scene)
+    assert say(scene, "verify") == 0, read_output(scene)
 
 
 @pytest.mark.parametrize("number", range(12))
@@ -188,6 +188,6 @@ def test_a_torn_mark_accuses_nobody(stage: Stage, number: int) -> None:
     for _ in range(number):
         data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
     mark.write_bytes(data[: len(data) - chance.randrange(200)])
-    assert say(scene, "verify") == 0, said(scene)
+    assert say(scene, "verify") == 0, read_output(scene)
     resume(scene)
     assert scene.world.effects() == ONCE

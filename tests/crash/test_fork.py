@@ -74,7 +74,7 @@ def test_what_a_child_commits_outlives_its_parent(stage: Stage) -> None:
     scene = stage.scene("forking:outlived")
     assert stage.zygote.run("tests.crash.forking:outlived", scene.folder) == KILLED
     wait_for(lambda: ["acknowledged", "second"] in scene.world.lines(), "the child")
-    assert kept(scene.folder) == {"parent": 1, "first": 1, "second": 2}
+    assert read_state(scene.folder) == {"parent": 1, "first": 1, "second": 2}
 
 
 @pytest.mark.stores("sqlite")
@@ -82,7 +82,7 @@ def test_a_child_forked_in_the_middle_of_a_commit_may_not_touch_the_file(stage: 
     scene = stage.scene("forking:torn")
     assert stage.zygote.run("tests.crash.forking:torn", scene.folder) == 0
     assert ["child", "refused"] in scene.world.lines()
-    assert kept(scene.folder) == {"before": 1, "forked": "whole", "after": 2}
+    assert read_state(scene.folder) == {"before": 1, "forked": "whole", "after": 2}
 
 
 @pytest.mark.stores("sqlite")
@@ -92,7 +92,7 @@ def test_children_are_born_whole_whatever_other_threads_do(stage: Stage) -> None
     assert stage.zygote.run("tests.crash.forking:nursery", scene.folder, children=children) == 0
     [[_, *statuses]] = [line for line in scene.world.lines() if line[0] == "statuses"]
     assert statuses == ["0"] * children
-    assert kept(scene.folder) == {"born": children}
+    assert read_state(scene.folder) == {"born": children}
 
 
 @pytest.mark.stores("sqlite")
@@ -101,10 +101,10 @@ def test_a_child_is_born_whole_while_another_thread_holds_every_lock(stage: Stag
     scene = stage.scene("forking:locked")
     assert stage.zygote.run("tests.crash.forking:locked", scene.folder) == 0
     assert ["statuses", "0"] in scene.world.lines()
-    assert kept(scene.folder) == {"parent": 1, "born": 1}
+    assert read_state(scene.folder) == {"parent": 1, "born": 1}
 
 
-def kept(folder: Path) -> dict[str, object]:
+def read_state(folder: Path) -> dict[str, object]:
     """The state that a new process finds."""
     agent = Agent("victim", store=store_of(folder))
     try:

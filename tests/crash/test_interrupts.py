@@ -10,7 +10,7 @@ import time
 import pytest
 
 from tests.budget import sample
-from tests.crash.harness import Scene, Stage, Undisturbed, in_parallel, repeated, spread
+from tests.crash.harness import Scene, Stage, Undisturbed, repeat_cases, run_cases, spread
 
 COLOURS = ("sync", "async")
 SIGNALS = {"SIGTERM": 143, "SIGINT": 130}
@@ -59,7 +59,7 @@ def test_interrupted_at_failpoints(stage: Stage, undisturbed: dict[str, Undistur
     # More of those around the claim and the end of a run: there the run is neither closed nor quite open.
     edges = [n for n in all_points if expected.reached[n - 1].startswith(("run.claim", "run.end"))]
     points = sorted({*spread(edges, EDGES[stage.kind]), *spread(list(all_points), POINTS[stage.kind])})
-    assert in_parallel(lambda nth: interrupt(stage, colour, expected, name, nth), sample(points, 2)) == []
+    assert run_cases(lambda nth: interrupt(stage, colour, expected, name, nth), sample(points, 2)) == []
 
 
 @pytest.mark.parametrize("name", SIGNALS)
@@ -83,7 +83,7 @@ def test_interrupted_at_random_moments(
         scene.finish()
         return crashed + scene.judge(undisturbed[colour])
 
-    assert repeated(case, rounds, lambda: codes.count(SIGNALS[name]) > rounds // 2) == []
+    assert repeat_cases(case, rounds, lambda: codes.count(SIGNALS[name]) > rounds // 2) == []
 
 
 @pytest.mark.soak
@@ -94,7 +94,7 @@ def test_interrupted_at_every_failpoint(
 ) -> None:
     expected = undisturbed[colour]
     points = range(1, len(expected.reached) + 1)
-    assert in_parallel(lambda nth: interrupt(stage, colour, expected, name, nth), points) == []
+    assert run_cases(lambda nth: interrupt(stage, colour, expected, name, nth), points) == []
 
 
 def test_sigterm_interrupts_the_runs_of_every_task(stage: Stage) -> None:

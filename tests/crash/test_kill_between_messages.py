@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.crash.harness import Scene, Stage, Undisturbed, in_parallel, spread
+from tests.crash.harness import Scene, Stage, Undisturbed, run_cases, spread
 
 pytestmark = pytest.mark.stores("postgres")
 COLOURS = ("sync", "async")
@@ -19,7 +19,7 @@ KILLS = 6
 @pytest.fixture(scope="module")
 def clean(stage: Stage) -> dict[str, Undisturbed]:
     """The short run in peace, and every moment of its talk."""
-    return {colour: stage.scene("wire:a_short_run", colour).undisturbed() for colour in COLOURS}
+    return {colour: stage.scene("wire:a_short_run", colour).play_undisturbed() for colour in COLOURS}
 
 
 def kill_and_resume(scene: Scene, expected: Undisturbed, nth: int) -> tuple[str, list[str]]:
@@ -45,7 +45,7 @@ def test_killed_between_any_two_words(stage: Stage, clean: dict[str, Undisturbed
 
     numbered = list(enumerate(expected.reached, 1))
     chosen = [spread([nth for nth, moment in numbered if moment == wanted], KILLS) for wanted in MOMENTS]
-    assert in_parallel(case, [nth for part in chosen for nth in part]) == []
+    assert run_cases(case, [nth for part in chosen for nth in part]) == []
     assert all(hits[moment] >= KILLS // 3 for moment in MOMENTS), f"the kills fall elsewhere: {hits}"
 
 
@@ -53,9 +53,9 @@ def test_killed_between_any_two_words(stage: Stage, clean: dict[str, Undisturbed
 @pytest.mark.parametrize("colour", COLOURS)
 @pytest.mark.parametrize("program", ["wire:a_short_run", "wire:a_long_run"])
 def test_killed_between_every_two_words(stage: Stage, colour: str, program: str) -> None:
-    expected = stage.scene(program, colour).undisturbed()
+    expected = stage.scene(program, colour).play_undisturbed()
 
     def case(nth: int) -> list[str]:
         return kill_and_resume(stage.scene(program, colour), expected, nth)[1]
 
-    assert in_parallel(case, range(1, len(expected.reached) + 1)) == []
+    assert run_cases(case, range(1, len(expected.reached) + 1)) == []

@@ -11,7 +11,7 @@ import pytest
 from perdure import Agent
 from tests.crash import service
 from tests.crash.booking import CELLS
-from tests.crash.harness import Stage, in_parallel
+from tests.crash.harness import Stage, run_cases
 from tests.crash.stores import store_of
 from tests.crash.waiting import wait_for
 from tests.crash.world import World
@@ -43,7 +43,7 @@ def play(stage: Stage, office: Path, program: str, cell: str, rounds: int) -> Co
         code = stage.zygote.run(call, office, cell=cell, number=number, deadly=False)
         return [] if code == 0 else [f"the second start ended with {code}"]
 
-    assert in_parallel(one, range(rounds)) == []
+    assert run_cases(one, range(rounds)) == []
     return Counter(ends)
 
 

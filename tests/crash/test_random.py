@@ -13,7 +13,7 @@ from perdure.journal import rebuild
 from perdure.journal.verify import verify
 from perdure.store import open_store
 from tests.crash.crowd import RUNS, STEPS
-from tests.crash.harness import Child, Scene, Stage, in_parallel, repeated
+from tests.crash.harness import Child, Scene, Stage, repeat_cases, run_cases
 from tests.crash.stores import store_of
 
 KILLED = -9
@@ -82,7 +82,7 @@ def test_killed_at_random_moments(stage: Stage, program: str, colour: str) -> No
         kills.append(count)
         return found
 
-    assert repeated(case, rounds, lambda: sum(kills) > rounds) == []
+    assert repeat_cases(case, rounds, lambda: sum(kills) > rounds) == []
 
 
 def send_a_fleet(stage: Stage, seed: int) -> tuple[int, list[str]]:
@@ -120,13 +120,13 @@ def test_a_fleet_whose_workers_are_killed_at_random_moments(stage: Stage) -> Non
         return found
 
     fleets = FLEETS[stage.kind]
-    assert repeated(case, fleets, lambda: sum(kills) > 2 * fleets, at_a_time=2) == []
+    assert repeat_cases(case, fleets, lambda: sum(kills) > 2 * fleets, at_a_time=2) == []
 
 
 @pytest.mark.soak
 def test_a_fleet_for_long(stage: Stage) -> None:
     seed = random.randrange(10**9)
-    assert in_parallel(lambda n: send_a_fleet(stage, n)[1], range(seed, seed + 500), at_a_time=2) == []
+    assert run_cases(lambda n: send_a_fleet(stage, n)[1], range(seed, seed + 500), at_a_time=2) == []
 
 
 @pytest.mark.soak
@@ -134,4 +134,4 @@ def test_a_fleet_for_long(stage: Stage) -> None:
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_killed_at_random_moments_for_long(stage: Stage, program: str, colour: str) -> None:
     seed = random.randrange(10**9)
-    assert in_parallel(lambda n: play(stage, program, colour, n)[1], range(seed, seed + 2_000)) == []
+    assert run_cases(lambda n: play(stage, program, colour, n)[1], range(seed, seed + 2_000)) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.budget import sample
-from tests.crash.harness import Stage, Undisturbed, in_parallel, spread
+from tests.crash.harness import Stage, Undisturbed, run_cases, spread
 
 COLOURS = ("sync", "async")
 KILLED = -9
@@ -43,7 +43,7 @@ def test_killed_again_during_recovery(stage: Stage, undisturbed: dict[str, Undis
         return complaints
 
     pairs = list(sample(pairs, 2))
-    assert in_parallel(case, pairs) == []
+    assert run_cases(case, pairs) == []
     assert sum(twice) > len(pairs) // 3, "most second kills must hit something"
 
 
@@ -61,4 +61,4 @@ def test_killed_at_every_pair_of_failpoints(stage: Stage, undisturbed: dict[str,
                 break
         return found
 
-    assert in_parallel(all_seconds, range(1, len(expected.reached) + 1)) == []
+    assert run_cases(all_seconds, range(1, len(expected.reached) + 1)) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.budget import sample
-from tests.crash.harness import Scene, Stage, Undisturbed, in_parallel, spread
+from tests.crash.harness import Scene, Stage, Undisturbed, run_cases, spread
 from tests.crash.tracer import Call, Tracer, calls_in
 
 pytestmark = pytest.mark.stores("sqlite")
@@ -53,7 +53,7 @@ def test_killed_at_every_write_and_sync(stage: Stage, tracer: Tracer, clean: Cle
         return scene.judge(expected)
 
     assert len(calls) > 100, "the trace misses most of what SQLite does"
-    assert in_parallel(kill_and_resume, sample(calls, 2) if colour == "sync" else spread(calls, ASYNC_KILLS)) == []
+    assert run_cases(kill_and_resume, sample(calls, 2) if colour == "sync" else spread(calls, ASYNC_KILLS)) == []
 
 
 def fail_and_resume(
@@ -103,7 +103,7 @@ def test_eio_at_every_sync(stage: Stage, tracer: Tracer, clean: Clean, name: str
     expected, calls = clean["sync"]
     chosen = points(calls, name)
     assert chosen
-    assert in_parallel(lambda call: fail_and_resume(stage, tracer, expected, call, "EIO"), chosen) == []
+    assert run_cases(lambda call: fail_and_resume(stage, tracer, expected, call, "EIO"), chosen) == []
 
 
 @pytest.mark.timeout(900)
@@ -112,7 +112,7 @@ def test_eio_at_a_sync_of_the_commit_thread(stage: Stage, tracer: Tracer, clean:
     expected, calls = clean["async"]
     chosen = spread(points(calls, "fdatasync"), 8)
     assert chosen
-    assert in_parallel(lambda call: fail_and_resume(stage, tracer, expected, call, "EIO", "async"), chosen) == []
+    assert run_cases(lambda call: fail_and_resume(stage, tracer, expected, call, "EIO", "async"), chosen) == []
 
 
 @pytest.mark.timeout(900)
@@ -120,7 +120,7 @@ def test_eio_at_a_sync_of_the_commit_thread(stage: Stage, tracer: Tracer, clean:
 def test_error_at_writes(stage: Stage, tracer: Tracer, clean: Clean, error: str) -> None:
     expected, calls = clean["sync"]
     chosen = spread(points(calls, "pwrite64"), WRITE_ERRORS) + points(calls, "write", "ftruncate", "link")
-    assert in_parallel(lambda call: fail_and_resume(stage, tracer, expected, call, error), chosen) == []
+    assert run_cases(lambda call: fail_and_resume(stage, tracer, expected, call, error), chosen) == []
 
 
 @pytest.mark.soak
@@ -128,4 +128,4 @@ def test_error_at_writes(stage: Stage, tracer: Tracer, clean: Clean, error: str)
 def test_error_at_every_write(stage: Stage, tracer: Tracer, clean: Clean, error: str) -> None:
     expected, calls = clean["sync"]
     chosen = points(calls, "pwrite64", "write", "ftruncate", "link")
-    assert in_parallel(lambda call: fail_and_resume(stage, tracer, expected, call, error), chosen) == []
+    assert run_cases(lambda call: fail_and_resume(stage, tracer, expected, call, error), chosen) == []

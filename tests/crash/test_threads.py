@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from tests.budget import IN_SOAK
-from tests.crash.harness import Stage, Undisturbed, in_parallel
+from tests.crash.harness import Stage, Undisturbed, run_cases
 
 SAMPLED = {("sqlite", "sync"): 7, ("postgres", "sync"): 13, ("sqlite", "async"): 17, ("postgres", "async"): 23}
 """CI takes every so many failpoints. Each commit has four of them, so the moments take turns."""
@@ -16,13 +16,13 @@ SAMPLED = {("sqlite", "sync"): 7, ("postgres", "sync"): 13, ("sqlite", "async"):
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("colour", ["sync", "async"])
 def test_killed_at_every_commit_of_a_chat_program(stage: Stage, colour: str) -> None:
-    expected = stage.scene("talking:main", colour).undisturbed()
+    expected = stage.scene("talking:main", colour).play_undisturbed()
     assert expected.outcome["talk messages"][::2] == ["one", "two", "three", "four"]
     assert expected.outcome["fork messages"][::2] == ["one", "two", "instead"]
     assert expected.outcome["left"] == []
     assert expected.outcome["secrets"] == 0
     places = expected.places()[:: 1 if IN_SOAK else SAMPLED[stage.kind, colour]]
-    assert in_parallel(partial(kill_and_resume, stage, colour, expected), places) == []
+    assert run_cases(partial(kill_and_resume, stage, colour, expected), places) == []
 
 
 def kill_and_resume(stage: Stage, colour: str, expected: Undisturbed, place: str) -> list[str]:

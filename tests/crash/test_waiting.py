@@ -8,7 +8,7 @@ import pytest
 
 from perdure import Agent
 from perdure.platform.failpoints import CommitMoment
-from tests.crash.harness import Child, Scene, Stage, in_parallel
+from tests.crash.harness import Child, Scene, Stage, run_cases
 from tests.crash.stores import store_of
 from tests.crash.waiting import wait_for
 
@@ -64,7 +64,7 @@ def test_killed_while_answering_a_question(stage: Stage, moment: CommitMoment) -
             assert stage.zygote.run("tests.crash.players:answerer", scene.folder) == 0
         return judge(scene, waiter)
 
-    assert in_parallel(case, range(3)) == []
+    assert run_cases(case, range(3)) == []
 
 
 def test_killed_while_waiting_for_an_answer(stage: Stage) -> None:

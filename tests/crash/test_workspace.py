@@ -15,8 +15,8 @@ import pytest
 
 from perdure import Agent
 from perdure.platform import failpoints
-from tests.conformance.kit import forked, in_child
-from tests.crash.tracer import traced
+from tests.conformance.kit import fork_program, run_in_child
+from tests.crash.tracer import trace_process
 
 pytestmark = [pytest.mark.stores("sqlite"), pytest.mark.filterwarnings("ignore::perdure.errors.StoreMovedWarning")]
 
@@ -69,11 +69,11 @@ def work(place: Path, *, stopped: bool = False, in_a_run: bool = False) -> None:
     agent.close()
 
 
-def played(strace: str, begun: Path, place: Path, inject: str = "") -> tuple[int, str]:
+def play_traced(strace: str, begun: Path, place: Path, inject: str = "") -> tuple[int, str]:
     """The wait status of a process that does it in a copy of the folder, and its trace."""
     shutil.copytree(begun, place)
-    pid = forked(lambda: work(place, stopped=True))
-    with traced(strace, pid, place / "trace", CALLS, inject):
+    pid = fork_program(lambda: work(place, stopped=True))
+    with trace_process(strace, pid, place / "trace", CALLS, inject):
         _, status = os.waitpid(pid, 0)
     return status, (place / "trace").read_text()
 
@@ -96,7 +96,7 @@ def texts(place: Path) -> dict[str, str]:
 
 def test_killed_at_every_system_call_that_changes_a_file(strace: str, begun: Path, tmp_path: Path) -> None:
     """Each file is what it was, or what it is to be: never torn, never empty. The next start does the rest."""
-    status, trace = played(strace, begun, tmp_path / "clean")
+    status, trace = play_traced(strace, begun, tmp_path / "clean")
     assert status == 0
     calls = [call for call in calls_in(trace, tmp_path / "clean/home") if call.name != "fsync"]  # which changes nothing
     assert {call.name for call in calls} >= {"openat", "write", "renameat2", "unlinkat", "mkdirat"}
@@ -105,7 +105,7 @@ def test_killed_at_every_system_call_that_changes_a_file(strace: str, begun: Pat
     assert {*before} - {*after} == {"tasks/over.md", "memory/2026-01-01.md"}
     for number, call in enumerate(calls):
         place = tmp_path / str(number)
-        status, _ = played(strace, begun, place, f"{call.name}:signal=KILL:when={call.nth}")
+        status, _ = play_traced(strace, begun, place, f"{call.name}:signal=KILL:when={call.nth}")
         assert os.WIFSIGNALED(status), f"it was not killed at {call}"
         judge(place, before, after, str(call))
 
@@ -134,7 +134,7 @@ def test_killed_at_every_failpoint(begun: Path, tmp_path: Path) -> None:
             failpoints.arm(hook)
             work(place, in_a_run=True)
 
-        assert os.WIFSIGNALED(in_child(doomed)), f"it was not killed at {failpoint}"
+        assert os.WIFSIGNALED(run_in_child(doomed)), f"it was not killed at {failpoint}"
         judge(place, before, after, failpoint, in_a_run=True)
 
 
@@ -159,7 +159,7 @@ def _is_whole(path: str, text: str, before: dict[str, str], after: dict[str, str
 
 def test_a_file_is_on_disk_before_it_gets_its_name(strace: str, begun: Path, tmp_path: Path) -> None:
     """A power cut leaves a whole file under each name: data is synced before a rename, the folder after it."""
-    _, trace = played(strace, begun, tmp_path / "clean")
+    _, trace = play_traced(strace, begun, tmp_path / "clean")
     unsynced, unnamed, named = set[str](), set[str](), 0
     for call in calls_in(trace, tmp_path / "clean/home"):
         paths = [path for path in re.findall(r"<([^>]+)>", call.line) if path.startswith(str(tmp_path))]

@@ -14,7 +14,7 @@ import pytest
 from perdure import Agent
 from perdure.platform.failpoints import CommitMoment
 from tests.conformance.kit import expire_leases
-from tests.crash.harness import ROOT, Child, Scene, Stage, environment, in_parallel
+from tests.crash.harness import ROOT, Child, Scene, Stage, environment, run_cases
 from tests.crash.players import BUSY, DOUBT_SECONDS, LOST
 from tests.crash.stores import store_of
 from tests.crash.waiting import wait_for
@@ -74,7 +74,7 @@ def test_a_zombie_commits_nothing_and_starts_no_effect(stage: Stage, colour: str
         return []
 
     # They mostly sleep, so many at a time.
-    assert in_parallel(haunt, cases, at_a_time=8) == []
+    assert run_cases(haunt, cases, at_a_time=8) == []
 
 
 @pytest.mark.stores("postgres")
@@ -95,7 +95,7 @@ def test_the_locks_of_a_process_stopped_in_a_transaction_are_taken_from_it(stage
 
     sites = ("run.claim", "run.write", "step.done", "effect.intent", "effect.outcome", "run.end")
     places = [f"{site}:{moment}" for site in sites for moment in (CommitMoment.BEGUN, CommitMoment.WRITTEN)]
-    assert in_parallel(haunt, places, at_a_time=8) == []
+    assert run_cases(haunt, places, at_a_time=8) == []
 
 
 def writer_of(scene: Scene) -> int:

@@ -28,14 +28,14 @@ class Tracer:
         """The exit code and the trace. `inject` is what strace calls it: `fdatasync:error=EIO:when=3`."""
         trace = scene.folder / "trace.txt"
         child = scene.start({"CRASH_TRACED": "1"})
-        with traced(self._program, child.pid, trace, WRITES + SYNCS, inject):
+        with trace_process(self._program, child.pid, trace, WRITES + SYNCS, inject):
             code = child.wait()
         assert code != 1, f"an error without a type of ours:\n{child.output()}"
         return code, trace.read_text()
 
 
 @contextmanager
-def traced(program: str, pid: int, trace: Path, calls: Sequence[str], inject: str = "") -> Iterator[None]:
+def trace_process(program: str, pid: int, trace: Path, calls: Sequence[str], inject: str = "") -> Iterator[None]:
     """Let a process go on that has stopped itself, or is about to: from then on its calls are traced."""
     # Not with --seccomp-bpf, which is quicker: strace 6.1 then makes calls fail, but sends no signals.
     options = ["-f", "-qq", "-y", "-o", str(trace), "-e", f"trace={','.join(calls)}"]

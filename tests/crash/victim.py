@@ -32,7 +32,7 @@ from perdure.store.base import Script, UnitOfWork
 from perdure.transfer import export, import_file
 from perdure.work.threads import write
 from perdure.work.threads.write import NewThreadCheckpoint, TaskWrite
-from tests.crash.colours import Over, Palette, entered, out
+from tests.crash.colours import Over, Palette, enter, settle
 from tests.crash.outcome import WEIGHTS, is_certain, report
 from tests.crash.stores import store_of
 from tests.crash.world import World
@@ -66,13 +66,13 @@ class Cast:
             options["check"] = self.palette.paint(check)
         return self.agent.effect(name=name, **options)(self.palette.paint(body))
 
-    def first_time(self, name: str) -> bool:
+    def is_first_time(self, name: str) -> bool:
         """True once per process: what was tried before a crash fails again after it."""
         fresh = name not in self._raised
         self._raised.add(name)
         return fresh
 
-    async def booked(self, name: str, *, key: str) -> Any:
+    async def is_booked(self, name: str, *, key: str) -> Any:
         """A check that always knows."""
         receipt = self.world.receipt(key)
         return NotDone if receipt is None else Done(receipt)
@@ -88,19 +88,19 @@ async def read_and_think(cast: Cast, run: Any) -> None:
     async def plan(subject: str) -> str:
         cast.world.note("body", "plan")
         run.state["plan"] = {"subject": subject, "steps": (1, 2, 3)}
-        await out(run.state.incr("thoughts"))
-        await out(run.messages.append({"role": "assistant", "content": subject}))
-        await out(run.event("PLANNED", {"subject": subject}))
-        await out(run.usage(model="planner", input_tokens=100, output_tokens=10, cost_usd=0.5))
-        await out(cast.agent.state.incr("trip", "plans"))
-        await out(cast.agent.state.set("trip", "plan", LARGE, if_version=0))
-        await out(cast.agent.checkpoint.create("planned", {"plan": LARGE, "next": subject}))
-        await out(cast.agent.artifacts.save("plan", WEIGHTS))
-        await out(cast.agent.memory.remember(f"planned {subject}", kind="episodic"))
+        await settle(run.state.incr("thoughts"))
+        await settle(run.messages.append({"role": "assistant", "content": subject}))
+        await settle(run.event("PLANNED", {"subject": subject}))
+        await settle(run.usage(model="planner", input_tokens=100, output_tokens=10, cost_usd=0.5))
+        await settle(cast.agent.state.incr("trip", "plans"))
+        await settle(cast.agent.state.set("trip", "plan", LARGE, if_version=0))
+        await settle(cast.agent.checkpoint.create("planned", {"plan": LARGE, "next": subject}))
+        await settle(cast.agent.artifacts.save("plan", WEIGHTS))
+        await settle(cast.agent.memory.remember(f"planned {subject}", kind="episodic"))
         return LARGE
 
     async def flaky() -> str:
-        if cast.first_time("flaky"):
+        if cast.is_first_time("flaky"):
             run.state["never"] = "dropped with its attempt"
             raise ConnectionError("try again")
         cast.world.note("body", "flaky")
@@ -109,58 +109,60 @@ async def read_and_think(cast: Cast, run: Any) -> None:
     async def hopeless() -> None:
         raise ValueError("never works")
 
-    await out(cast.step("search", search)(run.input["to"]))
+    await settle(cast.step("search", search)(run.input["to"]))
     cast.ack("search")
-    assert await out(cast.step("plan", plan, version=2)("flights")) == LARGE
+    assert await settle(cast.step("plan", plan, version=2)("flights")) == LARGE
     cast.ack("plan")
-    await out(cast.step("flaky", flaky, retries=9, backoff=0.0)())
+    await settle(cast.step("flaky", flaky, retries=9, backoff=0.0)())
     cast.ack("flaky")
     try:
-        await out(cast.step("hopeless", hopeless)())
+        await settle(cast.step("hopeless", hopeless)())
     except ValueError as error:
-        await out(run.state.set("refused", str(error)))
+        await settle(run.state.set("refused", str(error)))
         cast.ack("refused")
 
 
 async def write_in_the_open(cast: Cast, run: Any) -> None:
     """Run-level writes; the token is random and recorded, so that a lost one would show."""
-    await out(run.state.set("token", (await out(run.uuid())).hex))
+    await settle(run.state.set("token", (await settle(run.uuid())).hex))
     cast.ack("token", run.state["token"])
-    await out(run.state.set("draft", LARGE))
-    await out(run.state.delete("draft"))
-    await out(run.messages.append({"role": "user", "content": "go on", "large": LARGE}))
+    await settle(run.state.set("draft", LARGE))
+    await settle(run.state.delete("draft"))
+    await settle(run.messages.append({"role": "user", "content": "go on", "large": LARGE}))
     cast.ack("message", str(len(run.messages)))
-    await out(run.event("DECIDED", {"token": run.state["token"]}))
-    await out(run.usage(model="writer", input_tokens=1000, cost_usd=0.25))
+    await settle(run.event("DECIDED", {"token": run.state["token"]}))
+    await settle(run.usage(model="writer", input_tokens=1000, cost_usd=0.25))
     cast.ack("event")
-    await out(cast.agent.events.append("OPENED", {"token": LARGE}))
-    assert await out(cast.agent.events.replay(lambda seen, _: seen + 1, 0, snapshot="count", version=1, every=2)) >= 2
-    await out(cast.agent.state.set("trip", "where", "in the open" * 60))
-    async with entered(cast.agent.state.transaction()) as both:
-        await out(both.set("trip", "left", run.state["token"]))
-        await out(both.set("trip", "right", run.state["token"]))
-    await out(cast.agent.state.delete("trip", "where"))
+    await settle(cast.agent.events.append("OPENED", {"token": LARGE}))
+    assert (
+        await settle(cast.agent.events.replay(lambda seen, _: seen + 1, 0, snapshot="count", version=1, every=2)) >= 2
+    )
+    await settle(cast.agent.state.set("trip", "where", "in the open" * 60))
+    async with enter(cast.agent.state.transaction()) as both:
+        await settle(both.set("trip", "left", run.state["token"]))
+        await settle(both.set("trip", "right", run.state["token"]))
+    await settle(cast.agent.state.delete("trip", "where"))
     for share in (1, 2, 3):
-        await out(run.checkpoint("share", {"done": list(range(share * 1000))}))
-    await out(cast.agent.checkpoint.create("spare", [LARGE, run.id]))
-    assert await out(cast.agent.checkpoint.delete("spare")) >= 1  # and those of earlier starts
-    await out(cast.agent.artifacts.save("spare", LARGE.encode()))
-    assert await out(cast.agent.artifacts.delete("spare")) >= 1
-    await out(cast.agent.memory.remember("The traveller likes trains", about="traveller", meta={"why": LARGE}))
-    assert [memory.text for memory in await out(cast.agent.memory.recall("who likes trains?", k=1))] == [
+        await settle(run.checkpoint("share", {"done": list(range(share * 1000))}))
+    await settle(cast.agent.checkpoint.create("spare", [LARGE, run.id]))
+    assert await settle(cast.agent.checkpoint.delete("spare")) >= 1  # and those of earlier starts
+    await settle(cast.agent.artifacts.save("spare", LARGE.encode()))
+    assert await settle(cast.agent.artifacts.delete("spare")) >= 1
+    await settle(cast.agent.memory.remember("The traveller likes trains", about="traveller", meta={"why": LARGE}))
+    assert [memory.text for memory in await settle(cast.agent.memory.recall("who likes trains?", k=1))] == [
         "The traveller likes trains"
     ]
-    await out(cast.agent.memory.remember("Spare thoughts", source="spare", meta={"more": LARGE[::-1]}))
-    assert (await out(cast.agent.memory.forget(source="spare"))).count == 1
+    await settle(cast.agent.memory.remember("Spare thoughts", source="spare", meta={"more": LARGE[::-1]}))
+    assert (await settle(cast.agent.memory.forget(source="spare"))).count == 1
     cast.agent.memory.embedder = FunctionEmbedder(
         lambda texts: [[1.0, len(text)] for text in texts], id="lengths", dims=2
     )
-    assert (await out(cast.agent.memory.reembed())).embedder == "lengths"
+    assert (await settle(cast.agent.memory.reembed())).embedder == "lengths"
     cast.agent.memory.embedder = False
-    await out(cast.agent.send_event(run.id, "go", {"token": run.state["token"]}))
-    assert "token" in await out(run.wait_event("go"))
-    await out(run.sleep(datetime.fromtimestamp(0, UTC)))  # over: how often it starts must not depend on time
-    left, right = [await out(cast.agent.state.get("trip", key)) for key in ("left", "right")]
+    await settle(cast.agent.send_event(run.id, "go", {"token": run.state["token"]}))
+    assert "token" in await settle(run.wait_event("go"))
+    await settle(run.sleep(datetime.fromtimestamp(0, UTC)))  # over: how often it starts must not depend on time
+    left, right = [await settle(cast.agent.state.get("trip", key)) for key in ("left", "right")]
     assert left == right == run.state["token"]
 
 
@@ -177,9 +179,9 @@ async def ad_hoc(cast: Cast, run: Any) -> None:
     async def note(text: str, *, key: str) -> str:
         return cast.world.act(text, key)
 
-    assert await out(run.step(double, 4, id="four", timeout=30)) == 8
+    assert await settle(run.step(double, 4, id="four", timeout=30)) == 8
     cast.ack("double-4")
-    receipt = await out(run.effect(cast.palette.paint(note), "noted", check=cast.palette.paint(cast.booked)))
+    receipt = await settle(run.effect(cast.palette.paint(note), "noted", check=cast.palette.paint(cast.is_booked)))
     cast.ack("noted", receipt.replace(" ", "-"))
     if cast.palette.is_async:
         # Coroutines, which end in the order of their calls: in threads, the order of commits would be anybody's.
@@ -202,7 +204,7 @@ async def act(cast: Cast, run: Any) -> None:
         return world.act(name, key)
 
     async def reluctant(name: str, *, key: str) -> str:
-        if cast.first_time(name):
+        if cast.is_first_time(name):
             raise NotDone("not yet")
         return world.act(name, key)
 
@@ -219,25 +221,25 @@ async def act(cast: Cast, run: Any) -> None:
     async def clueless(name: str, *, key: str) -> Any:
         return Unknown
 
-    await out(cast.effect("book", plain, check=cast.booked)("booked"))
+    await settle(cast.effect("book", plain, check=cast.is_booked)("booked"))
     cast.ack("booked")
-    await out(cast.effect("post", plain)("posted"))
+    await settle(cast.effect("post", plain)("posted"))
     cast.ack("posted")
-    await out(cast.effect("insist", reluctant, check=cast.booked, retries=9, backoff=0.0)("insisted"))
+    await settle(cast.effect("insist", reluctant, check=cast.is_booked, retries=9, backoff=0.0)("insisted"))
     cast.ack("insisted")
     try:
-        await out(cast.effect("decline", declined)("declined"))
+        await settle(cast.effect("decline", declined)("declined"))
     except NotDone:
-        await out(run.event("DECLINED"))
-    await out(cast.effect("charge", breaks, check=cast.booked)("charged"))
+        await settle(run.event("DECLINED"))
+    await settle(cast.effect("charge", breaks, check=cast.is_booked)("charged"))
     cast.ack("charged")
-    await out(cast.effect("murk", breaks, check=clueless)("murky"))
+    await settle(cast.effect("murk", breaks, check=clueless)("murky"))
     cast.ack("murky")
-    await out(cast.effect("repeat", tolerant, in_doubt="retry")("repeated"))
+    await settle(cast.effect("repeat", tolerant, in_doubt="retry")("repeated"))
     cast.ack("repeated")
     # As if this process had slept past its deadline: the lease is confirmed before the body starts.
-    cast.agent._engine.tenancy._deadline = 0
-    await out(cast.effect("late", plain, check=cast.booked).options(id="once")("late"))
+    cast.agent._engine.lease_keeper._deadline = 0
+    await settle(cast.effect("late", plain, check=cast.is_booked).options(id="once")("late"))
     cast.ack("late")
 
 
@@ -246,27 +248,27 @@ async def loop(cast: Cast, run: Any) -> None:
 
     async def look(item: str) -> str:
         cast.world.note("body", f"look-{item}")
-        await out(run.state.incr("looked"))
+        await settle(run.state.incr("looked"))
         return item.upper()
 
     async def comment(item: str, *, key: str) -> str:
         return cast.world.act(f"comment-{item}", key)
 
     async def commented(item: str, *, key: str) -> Any:
-        return await cast.booked(item, key=key)
+        return await cast.is_booked(item, key=key)
 
     look_at, comment_on = cast.step("look", look), cast.effect("comment", comment, check=commented)
     async for item in Over(run.each([{"id": "a"}, {"id": "b"}], key="id")):
         run.state["seen"] = [*run.state.get("seen", []), item["id"]]
-        await out(look_at(item["id"]))
-        await out(comment_on(item["id"]))
+        await settle(look_at(item["id"]))
+        await settle(comment_on(item["id"]))
         async for part in Over(run.each(["x", "y"], name="parts")):
-            run.state[f"{item['id']}{part}"] = await out(look_at(item["id"] + part))
-            await out(run.messages.append(f"{item['id']}{part}"))
-            await out(run.usage(model="reader", input_tokens=7, cost_usd=0.125))
-            await out(cast.agent.state.update("trip", "parts", lambda seen, name=part: [*(seen or []), name]))
+            run.state[f"{item['id']}{part}"] = await settle(look_at(item["id"] + part))
+            await settle(run.messages.append(f"{item['id']}{part}"))
+            await settle(run.usage(model="reader", input_tokens=7, cost_usd=0.125))
+            await settle(cast.agent.state.update("trip", "parts", lambda seen, name=part: [*(seen or []), name]))
             if part == "y":
-                await out(run.item_done())
+                await settle(run.item_done())
                 cast.ack(f"{item['id']}{part}")
     cast.ack("loop")
 
@@ -278,15 +280,15 @@ async def follow_a_plan(cast: Cast, run: Any) -> None:
         return cast.world.act(name, key)
 
     async def noted() -> None:
-        await out(flow.complete("look", result=LARGE))
+        await settle(flow.complete("look", result=LARGE))
 
-    cast.effect("announce", announce, check=cast.booked)
+    cast.effect("announce", announce, check=cast.is_booked)
     plan = [{"step": "look"}, {"step": "announce", "args": ["announced"]}]
-    flow = await out(cast.agent.workflows.create("voyage", plan))
-    if (await out(flow.step("look"))).status != "completed":
-        await out(flow.start("look"))
-    await out(cast.step("noted", noted)())
-    assert (await out(flow.resume(wait=0)))["look"] == LARGE
+    flow = await settle(cast.agent.workflows.create("voyage", plan))
+    if (await settle(flow.step("look"))).status != "completed":
+        await settle(flow.start("look"))
+    await settle(cast.step("noted", noted)())
+    assert (await settle(flow.resume(wait=0)))["look"] == LARGE
     cast.ack("announced")
 
 
@@ -299,22 +301,25 @@ async def converse(cast: Cast) -> None:
             channels={"messages": [LARGE] * number},
             versions={"messages": number},
         )
-        await out(cast.palette.drive(write.put(engine, wanted)))
+        await settle(cast.palette.drive(write.put_checkpoint(engine, wanted)))
         written = [TaskWrite(0, "messages", [LARGE])]
-        await out(cast.palette.drive(write.write(engine, ("talk", "", wanted.id), "task", "", written)))
+        await settle(cast.palette.drive(write.write(engine, ("talk", "", wanted.id), "task", "", written)))
         parent = wanted.id
-    assert await out(cast.agent.threads.state("talk")) == {"messages": [LARGE]}
-    assert [checkpoint.id for checkpoint in await out(cast.agent.threads.history("talk"))] == ["00000001", "00000000"]
-    await out(cast.agent.threads.prune("talk", keep_last=1))
+    assert await settle(cast.agent.threads.state("talk")) == {"messages": [LARGE]}
+    assert [checkpoint.id for checkpoint in await settle(cast.agent.threads.history("talk"))] == [
+        "00000001",
+        "00000000",
+    ]
+    await settle(cast.agent.threads.prune("talk", keep_last=1))
     cast.ack("talk")
 
 
 async def delete_a_conversation(cast: Cast) -> None:
     """A turn of a thread, and the end of all of it."""
     thread = cast.agent.thread("chat")
-    async with entered(thread.turn(LARGE, id="request")) as turn:
-        await out(turn.reply("forget it"))
-    await out(thread.delete())
+    async with enter(thread.turn(LARGE, id="request")) as turn:
+        await settle(turn.reply("forget it"))
+    await settle(thread.delete())
     assert thread.messages == []
     cast.ack("chat")
 
@@ -326,42 +331,42 @@ async def nest(cast: Cast, run: Any) -> None:
         return cast.world.act(name, key)
 
     async def pack(what: str) -> str:
-        await out(errand.usage(model="packer", input_tokens=len(what), cost_usd=0.125))
+        await settle(errand.usage(model="packer", input_tokens=len(what), cost_usd=0.125))
         return what
 
     packed = cast.step("pack", pack)
     with contextlib.suppress(ConnectionError):
-        async with entered(cast.agent.run("errand", wait=0)) as errand:
-            await out(packed("box"))
+        async with enter(cast.agent.run("errand", wait=0)) as errand:
+            await settle(packed("box"))
             if not errand.finished:
                 raise ConnectionError("no van today")
-    async with entered(cast.agent.run("errand", wait=0, budget_usd=1)) as errand:
-        await out(packed("box"))  # remembered, and then a new one: what that saved is kept first
-        await out(packed("parcel"))
-        await out(errand.state.set("parcel", LARGE))
-        errand.result = await out(cast.effect("deliver", deliver)("delivered"))
+    async with enter(cast.agent.run("errand", wait=0, budget_usd=1)) as errand:
+        await settle(packed("box"))  # remembered, and then a new one: what that saved is kept first
+        await settle(packed("parcel"))
+        await settle(errand.state.set("parcel", LARGE))
+        errand.result = await settle(cast.effect("deliver", deliver)("delivered"))
     cast.ack("delivered")
-    await out(run.state.set("errand", errand.result))
+    await settle(run.state.set("errand", errand.result))
     with contextlib.suppress(RunCancelled):
-        async with entered(cast.agent.run("recall", wait=0)) as recall:
+        async with enter(cast.agent.run("recall", wait=0)) as recall:
             try:
-                await out(cast.agent.runs.cancel("recall"))
-                await out(recall.step(str.upper, "under way"))
+                await settle(cast.agent.runs.cancel("recall"))
+                await settle(recall.step(str.upper, "under way"))
             finally:
-                async with entered(recall.cleanup()):
-                    await out(recall.state.set("undone", True))
+                async with enter(recall.cleanup()):
+                    await settle(recall.state.set("undone", True))
 
 
 async def branch(cast: Cast) -> None:
     """A fork of that run, which knows what it shares and does the rest; it goes back once."""
     with contextlib.suppress(RunExists):
-        await out(cast.agent.runs.fork("errand", at="pack", to="detour"))
-    async with entered(cast.agent.run("detour")) as detour:
-        await out(detour.step(str.upper, "back"))
-        await out(detour.state.set("looked", "back"))
-        await out(detour.undo())
+        await settle(cast.agent.runs.fork("errand", at="pack", to="detour"))
+    async with enter(cast.agent.run("detour")) as detour:
+        await settle(detour.step(str.upper, "back"))
+        await settle(detour.state.set("looked", "back"))
+        await settle(detour.undo())
         assert "looked" not in detour.state
-        detour.result = await out(detour.step(str.upper, "around"))
+        detour.result = await settle(detour.step(str.upper, "around"))
     cast.ack("detour")
 
 
@@ -381,7 +386,7 @@ async def collect(cast: Cast) -> None:
     """Collecting in the middle of the run takes the litter, and nothing that anybody needs."""
     store = cast.agent._engine.store
     commit = store.submit_async if cast.palette.is_async else store.submit
-    await out(commit(Litter(cast)))
+    await settle(commit(Litter(cast)))
     assert collecting.collect(store).bytes > 0
     store.shrink(whole=True)
     compact(cast)
@@ -414,10 +419,10 @@ def move(cast: Cast) -> None:
 async def journey(cast: Cast) -> None:
     """The whole run, from the top, every time."""
     engine = cast.agent._engine
-    async with entered(cast.agent.run("journey", input={"to": "NYC"}, wait=0)) as run:
+    async with enter(cast.agent.run("journey", input={"to": "NYC"}, wait=0)) as run:
         await read_and_think(cast, run)
         await write_in_the_open(cast, run)
-        engine.tenancy.renew()
+        engine.lease_keeper.renew()
         await ad_hoc(cast, run)
         await act(cast, run)
         await loop(cast, run)
@@ -435,12 +440,12 @@ async def journey(cast: Cast) -> None:
 
 async def answer_everything(cast: Cast) -> None:
     """What a person does who is asked: look at the world, and say what is there."""
-    for waiting in await out(cast.agent.runs.list(status="waiting")):
-        info = await out(cast.agent.runs.get(waiting.id))
+    for waiting in await settle(cast.agent.runs.list(status="waiting")):
+        info = await settle(cast.agent.runs.get(waiting.id))
         for effect in info.in_doubt:
             receipt = cast.world.receipt(effect.key)
             said: dict[str, Any] = {"retry": True} if receipt is None else {"done": receipt}
-            await out(cast.agent.runs.answer(waiting.id, key=effect.key, by="a person", **said))
+            await settle(cast.agent.runs.answer(waiting.id, key=effect.key, by="a person", **said))
 
 
 async def queue(cast: Cast) -> None:
@@ -449,7 +454,7 @@ async def queue(cast: Cast) -> None:
     async def later(token: str) -> str:
         return token
 
-    await out(cast.agent.task(cast.palette.paint(later)).start("for workers", "token"))
+    await settle(cast.agent.task(cast.palette.paint(later)).start("for workers", "token"))
 
 
 async def survive(cast: Cast) -> None:

@@ -25,7 +25,7 @@ from perdure.store.postgres.connection import PipelineConnection
 from tests.crash import short, victim
 from tests.crash.world import World
 
-_TALK = PipelineConnection.talk.__code__
+_TALK = PipelineConnection.send_batch.__code__
 
 
 def a_short_run(folder: str, colour: str) -> None:

@@ -35,7 +35,7 @@ PRELOADED = (
 )
 
 
-def _preloaded() -> list[str]:
+def _preload() -> list[str]:
     import perdure
 
     found = (
@@ -47,7 +47,7 @@ def _preloaded() -> list[str]:
 
 def main() -> None:
     """Serve orders until the harness closes its end."""
-    for name in _preloaded():
+    for name in _preload():
         importlib.import_module(name)
     _compile_times()
     gc.freeze()
@@ -69,9 +69,11 @@ def main() -> None:
 
 def _compile_times() -> None:
     """Expressions are compiled when they are first needed, which each fork would do for itself."""
-    from perdure.memory.dates.times import asked
+    from perdure.memory.dates.times import parse_question_times
 
-    asked("May 5, 2026, last Tuesday, two weeks ago, over the weekend, at Christmas, yesterday, in summer", date.min)
+    parse_question_times(
+        "May 5, 2026, last Tuesday, two weeks ago, over the weekend, at Christmas, yesterday, in summer", date.min
+    )
 
 
 def _leave_nobody(waiting: selectors.BaseSelector) -> None:

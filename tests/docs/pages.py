@@ -123,7 +123,7 @@ def _commands(block: Block) -> Iterator[Action]:
         number += 1
 
 
-def long_lines(page: str) -> list[int]:
+def find_long_lines(page: str) -> list[int]:
     """Lines of prose with more than 120 characters. Code, tables and names of tests cannot be wrapped."""
     inside = {n for b in blocks_of(page) for n in range(b.line - 1, b.line + b.text.count("\n") + 2)}
     lines = enumerate(page.splitlines(), start=1)

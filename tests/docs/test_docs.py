@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import actions_of, broken_links, long_lines
+from tests.docs.pages import actions_of, broken_links, find_long_lines
 from tests.postgres.cluster import Cluster
 
 ROOT = Path(__file__).parents[2]
@@ -81,7 +81,7 @@ def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", LINKING, ids=name_of)
 def test_the_lines_of_a_page_are_short(page: Path) -> None:
-    assert long_lines(page.read_text("utf-8")) == []
+    assert find_long_lines(page.read_text("utf-8")) == []
 
 
 def test_the_architecture_names_places_that_exist() -> None:

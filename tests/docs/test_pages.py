@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import Action, BadPage, actions_of, anchors_of, broken_links, links_of, long_lines
+from tests.docs.pages import Action, BadPage, actions_of, anchors_of, broken_links, find_long_lines, links_of
 from tests.docs.test_docs import run_page
 
 PAGE = """\
@@ -164,4 +164,4 @@ def test_broken_links_are_noticed(tmp_path: Path) -> None:
 
 def test_long_lines_are_found_outside_of_code_and_tables() -> None:
     long = "word " * 25
-    assert long_lines(f"short\n{long}\n| {long} |\n```text\n{long}\n```\n- {long}\n") == [2, 7]
+    assert find_long_lines(f"short\n{long}\n| {long} |\n```text\n{long}\n```\n- {long}\n") == [2, 7]

@@ -14,7 +14,7 @@ import msgspec
 
 from perdure.journal import rebuild
 from perdure.journal.verify import verify
-from tests.load.program import Fleet, Outside, Work, expected
+from tests.load.program import Fleet, Outside, Work, expected_result
 from tests.postgres.hosts import Host
 
 CONCURRENCY = 8
@@ -122,7 +122,7 @@ class Campaign:
         for blow in blows:
             if time.monotonic() - began > SECONDS_MAX:
                 break  # the tally says how far it came
-            if self._left() < BACKLOG:
+            if self._count_unfinished() < BACKLOG:
                 self.feed(BACKLOG)
             self._revive()
             self._kill() if blow == "kill" else self._cut()
@@ -133,7 +133,7 @@ class Campaign:
         whoever begins with it is taken for the cause.
         """
         for _ in range(300):
-            busy = [place for place in self._places if self._outside.at_work(place.who)]
+            busy = [place for place in self._places if self._outside.is_at_work(place.who)]
             if busy:
                 break
             time.sleep(0.01)
@@ -162,20 +162,20 @@ class Campaign:
         tell, and whoever has started it tries again.
         """
         said = place.process.output()
-        if self.tally.cuts and TURNED_AWAY in said and not self._outside.at_work(place.who):
+        if self.tally.cuts and TURNED_AWAY in said and not self._outside.is_at_work(place.who):
             self.tally.turned_away += 1
         else:
             self.tally.gone += 1
             self._complaints.append(f"{place.who} has ended by itself:\n{said[-3000:]}")
 
-    def _left(self) -> int:
+    def _count_unfinished(self) -> int:
         """Runs that have not finished."""
         return sum(run.queued + run.running + run.parked + run.dead for run in self._fleet.agent.queues.list())
 
     def end(self) -> list[str]:
         """Leave them alone until they have done everything; what is wrong."""
         until = time.monotonic() + CALM_SECONDS_MAX
-        while (left := self._left()) and time.monotonic() < until:
+        while (left := self._count_unfinished()) and time.monotonic() < until:
             self._revive()
             time.sleep(0.05)
         found = [text for place in self._places for text in self._stop(place)]
@@ -185,7 +185,7 @@ class Campaign:
 
     def _stop(self, place: Place) -> list[str]:
         """In order; one that has only just started may not have got so far as to know what that is."""
-        if not self._outside.at_work(place.who):
+        if not self._outside.is_at_work(place.who):
             place.process.send(signal.SIGKILL)
             place.process.wait(20)
             return []
@@ -202,7 +202,7 @@ class Campaign:
             if status != "finished":
                 why = f": {agent.runs.get(run).error}" if status == "failed" else ""
                 found.append(f"{run} is {status}{why}")
-            elif (result := agent.runs.result(run)) != expected(number):
+            elif (result := agent.runs.result(run)) != expected_result(number):
                 found.append(f"{run} has the result {result!r}")
             found += self._outside.complaints(run)
         store = agent._engine.store

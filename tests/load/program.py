@@ -16,7 +16,7 @@ from typing import Any
 
 from perdure import Done, NotDone
 from perdure.run import doubt
-from tests.crash.colours import Palette, out
+from tests.crash.colours import Palette, settle
 from tests.crash.players import shorten_leases
 
 NAME = "load"
@@ -53,7 +53,7 @@ class Outside:
         found = [f"effect {number} of {run} happened {seen[number]} times" for number in sorted(wanted | seen.keys())]
         return [text for text in found if not text.endswith("happened 1 times")]
 
-    def at_work(self, who: str) -> bool:
+    def is_at_work(self, who: str) -> bool:
         """Whether that worker has begun with a run."""
         return (self._folder / f"{who}.worker").exists()
 
@@ -71,7 +71,7 @@ def effects() -> list[int]:
     return [number for number in range(CALLS) if number % EFFECT_EVERY == EFFECT_EVERY - 1]
 
 
-def expected(number: int) -> str:
+def expected_result(number: int) -> str:
     """The result of a run."""
     return " ".join(f"receipt {n}" if n in effects() else f"{number}:{n}" for n in range(CALLS))
 
@@ -90,7 +90,7 @@ class Work:
     def act(self, number: int, call: int, key: str) -> str:
         return self._outside.act(f"r{number}", call, key)
 
-    def acted(self, number: int, call: int, key: str) -> Any:
+    def has_acted(self, number: int, call: int, key: str) -> Any:
         return self._outside.find(f"r{number}", call, key)
 
 
@@ -101,13 +101,13 @@ class Fleet(Palette):
         super().__init__(colour, NAME, url)
         self._work = work
         self._think = self.agent.step(self.paint(self.think))
-        certain = self.agent.effect(check=self.paint(self.acted), timeout=BODY_SECONDS_MAX)
+        certain = self.agent.effect(check=self.paint(self.has_acted), timeout=BODY_SECONDS_MAX)
         self._act = certain(self.paint(self.act))
         self.task = self.agent.task(self.paint(self.job))
 
     async def job(self, number: int) -> str:
         """A run."""
-        said = [await out((self._act if n in effects() else self._think)(number, n)) for n in range(CALLS)]
+        said = [await settle((self._act if n in effects() else self._think)(number, n)) for n in range(CALLS)]
         return " ".join(said)
 
     async def think(self, number: int, call: int) -> str:
@@ -120,12 +120,12 @@ class Fleet(Palette):
         await self._pause()
         return said
 
-    async def acted(self, number: int, call: int, *, key: str) -> Any:
-        return self._work.acted(number, call, key)
+    async def has_acted(self, number: int, call: int, *, key: str) -> Any:
+        return self._work.has_acted(number, call, key)
 
     async def _pause(self) -> None:
         seconds = random.uniform(0, PAUSE_SECONDS_MAX)
-        await out(asyncio.sleep(seconds) if self.is_async else time.sleep(seconds))
+        await settle(asyncio.sleep(seconds) if self.is_async else time.sleep(seconds))
 
 
 if "LOAD_STORE" in os.environ:  # in a worker

@@ -42,10 +42,10 @@ class Effects:
         return (yield from self._run(op, path, frame, record, "effect.again"))
 
     def _refuse_divergence(self, op: Effect, frame: Frame) -> None:
-        same = frame.named("effect", op.name)
+        same = frame.find_named("effect", op.name)
         # Section 3: "While an intent of a name is unresolved in a scope ... an unmatched one raises Diverged"
         if any(
-            record.state in UNRESOLVED and not self._model.settled((*frame.address, record.ident)) for record in same
+            record.state in UNRESOLVED and not self._model.is_settled((*frame.address, record.ident)) for record in same
         ):
             raise Diverged
         # Section 4: "only when an unmatched effect meets an unconsumed recorded effect of the same name in

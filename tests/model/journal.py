@@ -103,19 +103,19 @@ def durable(records: Iterable[Record], buffered: bool = False) -> list[Record]:
     return kept
 
 
-def flat(records: Iterable[Record]) -> Iterator[Record]:
+def flatten(records: Iterable[Record]) -> Iterator[Record]:
     """The records and what is in them, in program order."""
     for record in records:
         yield record
-        yield from flat(record.children)
+        yield from flatten(record.children)
 
 
-def landed(records: Iterable[Record], buffered: bool = False) -> Iterator[Record]:
+def iterate_landed(records: Iterable[Record], buffered: bool = False) -> Iterator[Record]:
     """The records on disk that have written something, in program order."""
     for record in records:
         if record.writes and not (buffered and record.kind == "write"):
             yield record
-        yield from landed(record.children, record.state == "open")
+        yield from iterate_landed(record.children, record.state == "open")
 
 
 def writes_of(records: Iterable[Record]) -> Iterator[Written]:
@@ -135,7 +135,7 @@ class View:
     result: int | None
 
     @staticmethod
-    def of(writes: Iterable[Written]) -> View:
+    def from_writes(writes: Iterable[Written]) -> View:
         every = list(writes)
         last = {write.key: write for write in every if write.what in ("state", "delete")}
         return View(
@@ -178,5 +178,5 @@ class Frame:
     def reach(self, record: Record) -> None:
         self._position = max(self._position, self.records.index(record) + 1)
 
-    def named(self, kind: str, name: str) -> Sequence[Record]:
+    def find_named(self, kind: str, name: str) -> Sequence[Record]:
         return [record for record in self.records if record.ident[:2] == (kind, name)]

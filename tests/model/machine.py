@@ -157,16 +157,16 @@ class Model:
         """What may be answered: what the run asks, or, when no process is at work on it, all that is in doubt."""
         if self.status == "finished" or self.summary().status == "running":
             return []
-        doubtful = dict(self._in_doubt(self.journal, ()))
+        doubtful = dict(self._find_in_doubt(self.journal, ()))
         asked = [call for call in doubtful if self.status != "waiting" or call in self.questions]
         return sorted((call for call in asked if call not in self._answers), key=doubtful.__getitem__)
 
-    def _in_doubt(self, records: Iterable[Record], address: Ident) -> Iterator[tuple[Ident, int]]:
+    def _find_in_doubt(self, records: Iterable[Record], address: Ident) -> Iterator[tuple[Ident, int]]:
         """Effects begun and not resolved, with their keys, which tell the order of their intents."""
         for record in records:
             if record.kind == "effect" and record.state in UNRESOLVED:
                 yield (*address, record.ident), record.key
-            yield from self._in_doubt(record.children, (*address, record.ident))
+            yield from self._find_in_doubt(record.children, (*address, record.ident))
 
     def play(self, moves: Iterable[Move]) -> list[Trace]:
         """The traces of all Starts. A move that makes no sense (no question, not frozen) does nothing."""
@@ -188,7 +188,7 @@ class Model:
 
     def summary(self) -> Summary:
         """Section 1: "Other processes see the latest durable values"."""
-        view = View.of(writes_of(self.journal))
+        view = View.from_writes(writes_of(self.journal))
         seen: dict[int, int] = {}
         outside = tuple((name, arg, seen.setdefault(key, len(seen) + 1)) for name, arg, key in self.world.happened)
         dead = self.status == "running" and (self._holder is None or not self._holder.alive)
@@ -216,7 +216,7 @@ class Model:
             return Process(self, program, trace, readonly=True)
         if self.status == "new":
             self.input = given
-        self._at_work()
+        self._check_at_work()
         self.error = None
         self.fence += 1  # "a holder that is gone is taken over at once; otherwise the lease must run out"
         process = Process(self, program, trace, readonly=False)
@@ -305,14 +305,14 @@ class Model:
         self.journal = durable(process.root.records)
         if state == "asked":
             self.questions.append(address)
-            self._at_work()
+            self._check_at_work()
         elif address in self.questions:
             self.questions.remove(address)
-            self._at_work()
+            self._check_at_work()
         if state not in UNRESOLVED - {"intent"}:
             self._answers.pop(address, None)
 
-    def _at_work(self) -> None:
+    def _check_at_work(self) -> None:
         """Section 3: "the run waits, visible", for as long as the question is open, whoever has the run."""
         self.set_status("waiting" if self.questions else "running")
 
@@ -320,7 +320,7 @@ class Model:
         check_transition("run", self.status, status)
         self.status = status
 
-    def settled(self, address: Ident) -> bool:
+    def is_settled(self, address: Ident) -> bool:
         """Somebody has said how it ended, though the run has not come to hear it."""
         return address in self._answers and self._answers[address].verdict != "retry"
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from perdure.errors import EffectInsideStep, RunFinished
 
 from .effects import Effects
-from .journal import Code, Frame, Ident, Record, View, Written, durable, flat, landed, writes_of
+from .journal import Code, Frame, Ident, Record, View, Written, durable, flatten, iterate_landed, writes_of
 from .ops import (
     CAUGHT,
     AppendMessage,
@@ -60,7 +60,7 @@ class Process:
 
     def view(self, written: list[Written] | None = None) -> View:
         """Section 1: "run.state ... is the fold of what has been consumed so far"."""
-        view = View.of([*writes_of(self._seen), *(written or ())])
+        view = View.from_writes([*writes_of(self._seen), *(written or ())])
         return replace(view, result=self.model.result) if self.readonly else view
 
     def see(self, record: Record) -> None:
@@ -111,17 +111,17 @@ class Process:
         """What lands now comes, in program order, before recorded writes that the code has not come to."""
         if not record.writes and not record.children:
             return
-        every = list(landed(self.root.records))
+        every = list(iterate_landed(self.root.records))
         mine = [at for at, entry in enumerate(every) if entry is record or entry in record.children]
-        seen = {record, *landed(self._seen)}
+        seen = {record, *iterate_landed(self._seen)}
         if mine and any(entry not in seen for entry in every[mine[0] :]):
             self.model.reordered = True
 
     def _notice_move(self) -> None:
         """What the code has come to now are messages that once came before others that it has seen."""
-        seen = [record for record in flat(self._seen) if record.writes_messages]
+        seen = [record for record in flatten(self._seen) if record.writes_messages]
         if len(seen) > 1:
-            order = [record for record in flat(self.root.records) if record in seen]
+            order = [record for record in flatten(self.root.records) if record in seen]
             self.model.reordered |= order != [record for record in seen if record in order]
 
     def _go_past_failures(self) -> None:
@@ -181,7 +181,7 @@ class Process:
             case Effect():
                 return (yield from Effects(self).call(op, path, frame))
             case Each():
-                return (yield from self._each(op, path, frame))
+                return (yield from self._play_each(op, path, frame))
             case ItemDone():
                 if frame.item is not None and frame.parent is not None:
                     yield from self.commit("item.done", path, frame.parent, frame.item, "done")
@@ -288,7 +288,7 @@ class Process:
 
     # Section 5: items.
 
-    def _each(self, op: Each, path: str, frame: Frame) -> Code:
+    def _play_each(self, op: Each, path: str, frame: Frame) -> Code:
         loop = frame.nth("loop", op.name)
         here = Frame([])  # only counts: "told apart by key, else by digest and count"
         for item in op.items:

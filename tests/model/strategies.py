@@ -90,20 +90,22 @@ def evenly(*kinds: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 @cache
-def few(what: st.SearchStrategy[Any], most: int = 2, least: int = 0) -> st.SearchStrategy[tuple[Any, ...]]:
+def draw_few(what: st.SearchStrategy[Any], most: int = 2, least: int = 0) -> st.SearchStrategy[tuple[Any, ...]]:
     return st.lists(what, min_size=least, max_size=most).map(tuple)
 
 
 @cache
 def steps(shape: Shape = ANY) -> st.SearchStrategy[Step]:
     most = 2 if shape.failures else 0
-    inner = st.builds(Step, name=st.sampled_from("st"), arg=ARGS, writes=few(writes(), 1), fails=st.integers(0, most))
-    inside = few(inner | st.builds(Effect, name=st.just("e")), 1, 1) if shape.nested else st.just(())
+    inner = st.builds(
+        Step, name=st.sampled_from("st"), arg=ARGS, writes=draw_few(writes(), 1), fails=st.integers(0, most)
+    )
+    inside = draw_few(inner | st.builds(Effect, name=st.just("e")), 1, 1) if shape.nested else st.just(())
     return st.builds(
         Step,
         name=st.sampled_from("st"),
         arg=ARGS,
-        writes=few(writes()),
+        writes=draw_few(writes()),
         fails=st.sampled_from((0, 0, 0, most, most // 2)),
         retries=st.integers(0, 2),
         id=st.none() | st.sampled_from(("i", "j")),
@@ -119,7 +121,7 @@ def effects(shape: Shape = ANY) -> st.SearchStrategy[Effect]:
         Effect,
         name=st.sampled_from("ef"),
         arg=ARGS,
-        writes=few(writes(), 1 if shape.effect_writes else 0),
+        writes=draw_few(writes(), 1 if shape.effect_writes else 0),
         check=st.sampled_from((*shape.checks, *lies)),
         in_doubt=st.sampled_from(shape.policies),
         outcomes=st.lists(st.sampled_from(("ok", "ok", "ok", *raising)), min_size=1, max_size=2).map(tuple),
@@ -140,7 +142,7 @@ def loops(body: st.SearchStrategy[Op], shape: Shape = ANY) -> st.SearchStrategy[
         ((ItemDone(), Break()), (ItemDone(),)) if shape.early_items else ()
     )
     endings = st.sampled_from(((), (), (), (Break(),), *early))
-    bodies = st.tuples(few(body, 3), endings).map(lambda parts: parts[0] + parts[1])
+    bodies = st.tuples(draw_few(body, 3), endings).map(lambda parts: parts[0] + parts[1])
     plain = st.lists(st.sampled_from("abc"), max_size=3).map(tuple)
     pairs = st.lists(st.tuples(st.sampled_from("abc"), ARGS), max_size=3, unique_by=lambda pair: pair[0]).map(tuple)
     names = st.none() | st.sampled_from(("first", "second"))
@@ -166,7 +168,7 @@ def ops(shape: Shape = ANY, depth: int = 2) -> st.SearchStrategy[Op]:
 
 @cache
 def programs(shape: Shape = ANY, most: int = 5) -> st.SearchStrategy[Program]:
-    return st.integers(1, most).flatmap(lambda size: few(ops(shape), size, size))
+    return st.integers(1, most).flatmap(lambda size: draw_few(ops(shape), size, size))
 
 
 @st.composite
@@ -241,13 +243,13 @@ def stories(
     A runner that cannot do every kind of stop, reach every point or answer `while_waiting` narrows these.
     """
     zombies = "freeze" in kinds
-    said = few(answers(verdicts), 1) if verdicts else st.just(())
+    said = draw_few(answers(verdicts), 1) if verdicts else st.just(())
     program = draw(programs(shape))
     moves: list[Move] = []
     for number in range(draw(st.integers(1, 3))):
         start = Start(program, None, draw(said) if while_waiting else ())
         moves.append(replace(start, stop=draw_stop(draw, ways_to_stop(tuple(moves), start, kinds, points))))
-        moves.extend(draw(few(st.sampled_from((LONG, Wake(number), Kill(number))))) if zombies else ())
+        moves.extend(draw(draw_few(st.sampled_from((LONG, Wake(number), Kill(number))))) if zombies else ())
         moves.extend(draw(said))
         if edited and draw(st.booleans()):
             program = draw(edits(program, shape))

@@ -12,7 +12,7 @@ from .ops import Effect, Move, Program, Wake
 from .strategies import CALM, HONEST, REPLAYABLE, ZOMBIES, stories
 
 
-def at_the_end(model: Model) -> tuple[object, ...]:
+def final_view(model: Model) -> tuple[object, ...]:
     summary = model.summary()
     return (
         summary.status,
@@ -56,7 +56,7 @@ def test_stopping_leaves_no_trace_in_the_end(moves: tuple[Move, ...]) -> None:
     undisturbed, stopped = Model(), Model()
     undisturbed.attempt(program_of(moves))
     stopped.play(moves)
-    assert at_the_end(stopped) == at_the_end(undisturbed)
+    assert final_view(stopped) == final_view(undisturbed)
 
 
 @given(stories(CALM, verdicts=()))
@@ -82,7 +82,7 @@ def test_what_is_finished_stays_so(moves: tuple[Move, ...]) -> None:
     before = model.summary()
     again = model.attempt(program_of(moves))
     assert (again.ending, model.summary()) == ("finished", before)
-    assert outside_items(again) == outside_items(traces[-1])
+    assert drop_item_bodies(again) == drop_item_bodies(traces[-1])
 
 
 @given(stories(CALM, verdicts=()))
@@ -95,7 +95,7 @@ def test_a_returned_call_is_never_executed_again(moves: tuple[Move, ...]) -> Non
         returned.update(now)
 
 
-def outside_items(trace: Trace) -> list[tuple[str, object]]:
+def drop_item_bodies(trace: Trace) -> list[tuple[str, object]]:
     """What is not in an item: the body of a finished one is not entered any more."""
     return [(observation.path, observation.value) for observation in trace.observations if "[" not in observation.path]
 

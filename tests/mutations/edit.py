@@ -27,7 +27,7 @@ class Edit:
     """The code to change, which must be there exactly once, and the code that replaces it."""
 
     where: str
-    """A module and a function, class or assigned name, as in `perdure.run.lifecycle:ClaimRun._lost` and
+    """A module and a function, class or assigned name, as in `perdure.run.lifecycle:ClaimRun._take_lost_entries` and
     `perdure.values.limits:SEAL_EVENTS`; or an SQL file and a query: `perdure.store.sql.sqlite.queries:append_event`."""
     old: str
     """An expression or statements; in SQL any part of the query."""
@@ -57,12 +57,12 @@ class Edit:
 
     def find(self, tree: ast.Module) -> tuple[list[Any], list[Any]]:
         """The nodes to replace, and what each `...` has matched."""
-        anchors = _defined(tree, self.where.partition(":")[2])
+        anchors = _find_defined(tree, self.where.partition(":")[2])
         old, new = (part.body for part in _patterns(self))
         shapes = [old, [old[0].value]] if not new and isinstance(old[0], ast.Expr) else [old]
         tried = [(shape, run, list[Any]()) for run in _runs(anchors, len(old), bool(new)) for shape in shapes]
         found = [(run, matched) for shape, run, matched in tried if _match(shape, run, matched)]
-        return self._only(found, "\n".join(map(ast.unparse, anchors)))
+        return self._require_one(found, "\n".join(map(ast.unparse, anchors)))
 
     def find_in_sql(self, text: str) -> tuple[int, int]:
         """Where the part of the query begins and ends."""
@@ -70,9 +70,9 @@ class Edit:
         query = re.search(rf"^-- name: {name}\(.*?(?=^-- name: |\Z)" if name else ".*", text, re.MULTILINE | re.DOTALL)
         start, end = query.span() if query else (0, 0)
         words = re.compile(r"\s+".join(map(re.escape, self.old.split())))
-        return self._only([found.span() for found in words.finditer(text, start, end)], text[start:end])
+        return self._require_one([found.span() for found in words.finditer(text, start, end)], text[start:end])
 
-    def _only(self, found: list[T], anchor: str) -> T:
+    def _require_one(self, found: list[T], anchor: str) -> T:
         if len(found) != 1:
             raise BadMutant(
                 f"{self.where} has this {len(found)} times, not once:\n{self.old}\n\n{anchor or 'It is gone.'}"
@@ -94,11 +94,13 @@ def _patterns(edit: Edit) -> tuple[ast.Module, ast.Module]:
     return old, new
 
 
-def _defined(scope: ast.AST, name: str) -> list[ast.AST]:
+def _find_defined(scope: ast.AST, name: str) -> list[ast.AST]:
     """What has that name: several for a property with a setter."""
     first, _, rest = name.partition(".")
     return (
-        [one for node in _members(scope) if first in _names(node) for one in _defined(node, rest)] if first else [scope]
+        [one for node in _members(scope) if first in _names(node) for one in _find_defined(node, rest)]
+        if first
+        else [scope]
     )
 
 

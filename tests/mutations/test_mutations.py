@@ -14,7 +14,7 @@ from tests.budget import sample
 from tests.mutations.edit import BadMutant, Edit
 from tests.mutations.mutant import Mutant
 from tests.mutations.mutants import MUTANTS
-from tests.mutations.workshop import Outcome, Workshop, noticed, reported_name
+from tests.mutations.workshop import Outcome, Workshop, explain_failure, name_in_report
 
 # The first one waits for the original too, and all of them for each other.
 pytestmark = pytest.mark.timeout(900)
@@ -85,11 +85,11 @@ CHOSEN = MUTANTS if os.environ.get("PERDURE_MUTANTS") == "all" else sample(MUTAN
 @pytest.mark.sampled
 @pytest.mark.parametrize("one", CHOSEN, ids=lambda one: one.name)
 def test_a_mutant_is_noticed(one: Mutant, original: Outcome, outcomes: dict[str, Future[Outcome]], line: Line) -> None:
-    name = reported_name(one.test)
+    name = name_in_report(one.test)
     if name in original.other:
         pytest.skip(f"{one.test} cannot run here: {original.other[name]}")
     assert name in original.passed, f"{one.test} fails without any mutant\n{original.output}"
-    why = noticed(one, outcomes[one.name].result())
+    why = explain_failure(one, outcomes[one.name].result())
     line.step(one.name)
     assert why
 
@@ -118,7 +118,7 @@ def test_a_mutant_that_shows_nothing_is_not_taken_for_a_noticed_one(
 ) -> None:
     one = Mutant("bad", "nothing", PASSES, (Edit("perdure.values.limits:SEAL_EVENTS", old, new),))
     with pytest.raises(error, match=complaint):
-        noticed(one, workshop.try_mutant(one))
+        explain_failure(one, workshop.try_mutant(one))
 
 
 CODE = """
@@ -166,4 +166,4 @@ def test_a_mutant_of_code_that_has_changed_is_told(tmp_path: Path, where: str, o
 def test_a_broken_mutant_is_not_a_noticed_one() -> None:
     failed = Outcome(1, frozenset(), {"tests.unit.test_x::test_x": "NameError: name 'y' is not defined"}, {}, "")
     with pytest.raises(BadMutant, match="not wrong but broken"):
-        noticed(Mutant("m", "b", "unit/test_x.py::test_x", ()), failed)
+        explain_failure(Mutant("m", "b", "unit/test_x.py::test_x", ()), failed)

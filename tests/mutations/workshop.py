@@ -197,15 +197,15 @@ def read_report(exit_code: int, report: Path, output: str) -> Outcome:
     return Outcome(exit_code, frozenset(passed - failed.keys()), failed, other, output)
 
 
-def reported_name(test: str) -> str:
+def name_in_report(test: str) -> str:
     """The name in the XML of the test of a mutant."""
     file, _, function = test.partition("[")[0].partition("::")
     return f"tests.{file.removesuffix('.py').replace('/', '.')}::{function}"
 
 
-def noticed(mutant: Mutant, outcome: Outcome) -> str:
+def explain_failure(mutant: Mutant, outcome: Outcome) -> str:
     """Why the named test failed; raises when it did not, or failed for a reason that shows nothing."""
-    name = reported_name(mutant.test)
+    name = name_in_report(mutant.test)
     if outcome.exit_code == 0:
         raise AssertionError(f"nobody noticed: {mutant.breaks}\n{mutant.test} passes on {mutant.name}")
     if outcome.exit_code != 1 or name not in outcome.failed:

@@ -64,7 +64,7 @@ class Cluster:
         self._addresses = ("127.0.0.1", *addresses)
         self.folder = install.new_folder()
         self.data = self.folder / "data"
-        self.port = free_port()
+        self.port = find_free_port()
         self._environment = dict(environment or {})
         self._settings = {**SETTINGS, **(settings or {})}
         self._process: subprocess.Popen[bytes] | None = None
@@ -116,7 +116,7 @@ class Cluster:
         # Stopped first, so that it neither makes new children nor tells the others that one has died.
         process.send_signal(signal.SIGSTOP)
         children = _children(process.pid)
-        with _inheriting_orphans():
+        with _inherit_orphans():
             for pid in children:
                 _signal(pid, signal.SIGKILL)
             process.kill()
@@ -171,11 +171,11 @@ class Cluster:
 
     def backends(self) -> list[int]:
         """The processes that serve clients. Read from the process table: asking the server takes a connection."""
-        return self._titled(b"postgres: postgres postgres ")
+        return self._find_processes(b"postgres: postgres postgres ")
 
-    def waiting_for_standby(self) -> list[int]:
+    def find_waiting_for_standby(self) -> list[int]:
         """Those whose commit is on this server, and which wait for the standby before they say so."""
-        return self._titled(b" waiting for ")
+        return self._find_processes(b" waiting for ")
 
     def kill_backend(self, pid: int) -> None:
         """SIGKILL one of them: the server takes it for a crash, ends all others too, and recovers by itself."""
@@ -205,7 +205,7 @@ class Cluster:
 
     def stall_replication(self) -> None:
         """Whoever sends to the standby stops, for good: what is committed from now on is on this server only."""
-        for pid in self._titled(b"postgres: walsender"):
+        for pid in self._find_processes(b"postgres: walsender"):
             _signal(pid, signal.SIGSTOP)
 
     def promote(self) -> None:
@@ -234,7 +234,7 @@ class Cluster:
                 env={**os.environ, **self._environment}, **install.as_servant(),
             )  # fmt: skip
 
-    def _titled(self, words: bytes) -> list[int]:
+    def _find_processes(self, words: bytes) -> list[int]:
         """The processes of the server that say so of themselves."""
         if self._process is None:
             return []
@@ -260,7 +260,7 @@ class Cluster:
         return False
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     """One that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -286,7 +286,7 @@ def _signal(pid: int, number: int) -> None:
 
 
 @contextmanager
-def _inheriting_orphans() -> Iterator[None]:
+def _inherit_orphans() -> Iterator[None]:
     """Children of our children become ours when these die. In a container the first process may collect no corpses."""
     prctl = ctypes.CDLL(None).prctl
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

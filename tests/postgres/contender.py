@@ -86,7 +86,7 @@ class Contender:
                 run.state["by"] = self.who
                 if int(item) == orders.hold_at:
                     run.step(self.hold)  # the next thing that it commits is what the step came to
-                run.effect(self.act, item, check=self.acted, timeout=orders.body_seconds_max)
+                run.effect(self.act, item, check=self.has_acted, timeout=orders.body_seconds_max)
                 time.sleep(self.orders.pause_seconds)
             run.result = self.who
 
@@ -99,7 +99,7 @@ class Contender:
             self.hold()
         return self.world.act(f"item-{item}", key)
 
-    def acted(self, item: str, *, key: str) -> Any:
+    def has_acted(self, item: str, *, key: str) -> Any:
         self.world.note("asked", self.who)
         receipt = self.world.receipt(key)
         return NotDone if receipt is None else Done(receipt)

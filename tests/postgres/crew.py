@@ -18,7 +18,7 @@ import perdure
 from perdure import Done, NotDone
 from perdure.journal import rebuild
 from perdure.journal.verify import verify
-from tests.crash.colours import Palette, entered, now, out
+from tests.crash.colours import Palette, enter, run_at_once, settle
 from tests.crash.world import World
 
 Voyage = Callable[[], Coroutine[Any, Any, None]]
@@ -50,7 +50,7 @@ def main(folder: str, colour: str, url: str, runs: int, steps: int) -> None:
 
 
 def _perform(one: Voyage) -> None:
-    now(one())
+    run_at_once(one())
 
 
 async def _tasks(crew: Crew, voyages: Sequence[Voyage]) -> None:
@@ -76,15 +76,15 @@ async def voyage(crew: Crew, world: World, name: str, steps: int) -> None:
         receipt = world.receipt(key)
         return NotDone if receipt is None else Done(receipt)
 
-    async with entered(crew.agent.run(name)) as run:
+    async with enter(crew.agent.run(name)) as run:
         for number in range(steps):
-            token = await out(run.step(crew.paint(look), number))
+            token = await settle(run.step(crew.paint(look), number))
             world.note("ack", f"{name}-{number}", token)
             if number % WRITE_EVERY == 0:
-                await out(run.state.set(f"open-{number}", token))
+                await settle(run.state.set(f"open-{number}", token))
                 world.note("ack", f"{name}-open-{number}", token)
             if number % EFFECT_EVERY == 0:
-                await out(run.effect(crew.paint(book), f"{name}-e{number}", check=crew.paint(booked)))
+                await settle(run.effect(crew.paint(book), f"{name}-e{number}", check=crew.paint(booked)))
                 world.note("ack", f"{name}-e{number}")
         run.result = steps
 
@@ -93,9 +93,9 @@ def judge(url: str, world: World, runs: int, steps: int) -> list[str]:
     """All that is wrong with what is left, in the store and in the world."""
     found = world.broken_promises()
     names = [f"r{number}" for number in range(runs)]
-    found += _not_once("body", world.bodies(), {f"{name}-{n}" for name in names for n in range(steps)})
+    found += _find_not_once("body", world.bodies(), {f"{name}-{n}" for name in names for n in range(steps)})
     booked = {f"{name}-e{n}" for name in names for n in range(0, steps, EFFECT_EVERY)}
-    found += _not_once("effect", world.effects(), booked)
+    found += _find_not_once("effect", world.effects(), booked)
     agent = perdure.Agent(AGENT, store=url)
     try:
         for name in names:
@@ -108,7 +108,7 @@ def judge(url: str, world: World, runs: int, steps: int) -> list[str]:
     return found
 
 
-def _not_once(what: str, seen: Counter[str], wanted: set[str]) -> list[str]:
+def _find_not_once(what: str, seen: Counter[str], wanted: set[str]) -> list[str]:
     return [f"{what} {name} happened {seen[name]} times" for name in sorted(seen.keys() | wanted) if seen[name] != 1]
 
 
@@ -121,11 +121,11 @@ def _judge_run(info: Any, world: World, name: str, steps: int) -> list[str]:
             if info.state.get(key) != rest[0]:
                 found.append(f"{what} was acknowledged as {rest[0]}, the store has {info.state.get(key)}")
     kinds = Counter(type(event.record).__name__ for event in info.events)
-    wanted = expected_kinds(steps)
+    wanted = count_expected_kinds(steps)
     return found if kinds == wanted else [*found, f"{name} has the entries {dict(kinds)}, not {dict(wanted)}"]
 
 
-def expected_kinds(steps: int) -> Counter[str]:
+def count_expected_kinds(steps: int) -> Counter[str]:
     """The entries of a run that nothing has happened to."""
     effects, writes = len(range(0, steps, EFFECT_EVERY)), len(range(0, steps, WRITE_EVERY))
     return Counter(

@@ -35,7 +35,7 @@ exec "$@"
 """
 
 
-def why_not() -> str:
+def explain_missing() -> str:
     """The reason why there can be no hosts here; empty if there can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
@@ -154,7 +154,7 @@ class Program:
 
 def hosts(count: int, folder: Path) -> Iterator[list[Host]]:
     """That many machines, for a fixture; skips where there can be none."""
-    reason = why_not()
+    reason = explain_missing()
     if reason:
         pytest.skip(reason)
     with ExitStack() as stack:

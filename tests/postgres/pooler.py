@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from tests.postgres import install
-from tests.postgres.cluster import READY_SECONDS_MAX, STOP_SECONDS_MAX, Cluster, free_port
+from tests.postgres.cluster import READY_SECONDS_MAX, STOP_SECONDS_MAX, Cluster, find_free_port
 
 # As it comes, but for two things: after a failed login it would let nobody in for 15 s, and it has fewer connections
 # than it has clients, so that they really are shared.
@@ -46,7 +46,7 @@ class Pooler:
     """One in front of one server."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.port = free_port()
+        self.port = find_free_port()
         self._program = program()
         self._folder = install.new_folder()
         install.give_to_servant(self._folder)

@@ -212,7 +212,7 @@ class _Link:
         """The client is gone, and something of it is still on its way."""
 
     async def serve(self, address: str) -> None:
-        code, opening = await self._opening()
+        code, opening = await self._read_opening()
         if not opening:
             return
         try:
@@ -243,7 +243,7 @@ class _Link:
         self.is_detached = False
         self.cut()
 
-    async def _opening(self) -> tuple[int, bytes]:
+    async def _read_opening(self) -> tuple[int, bytes]:
         """Encryption is refused: what is inside could not be read."""
         with suppress(asyncio.IncompleteReadError, OSError):
             while True:
@@ -267,7 +267,7 @@ class _Link:
                 fault = self._proxy.begin(self._trip(turn))
                 if fault is not None and not self._suffer(fault, turn):
                     return
-            self._owed += sum(map(wire.answered_by_ready, turn))
+            self._owed += sum(map(wire.is_answered_by_ready, turn))
             self._to_server.write(b"".join(turn))
             await self._to_server.drain()
             turn = []

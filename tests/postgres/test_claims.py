@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.crash.harness import Stage, in_parallel
+from tests.crash.harness import Stage, run_cases
 from tests.crash.world import World
 from tests.postgres import contender
 from tests.postgres.cluster import Cluster
@@ -30,9 +30,9 @@ def contend(stage: Stage, cluster: Cluster, schema: str) -> list[str]:
 
 
 def test_a_run_that_ends_is_not_taken_over(stage: Stage, cluster: Cluster) -> None:
-    assert in_parallel(lambda number: contend(stage, cluster, f"claims_{number}"), range(ROUNDS)) == []
+    assert run_cases(lambda number: contend(stage, cluster, f"claims_{number}"), range(ROUNDS)) == []
 
 
 @pytest.mark.soak
 def test_a_run_that_ends_is_never_taken_over(stage: Stage, cluster: Cluster) -> None:
-    assert in_parallel(lambda number: contend(stage, cluster, f"long_claims_{number}"), range(LONG_ROUNDS)) == []
+    assert run_cases(lambda number: contend(stage, cluster, f"long_claims_{number}"), range(LONG_ROUNDS)) == []

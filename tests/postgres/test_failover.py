@@ -65,7 +65,7 @@ def test_what_the_standby_has_not_is_not_acknowledged(schema: str, how: str) -> 
         traveller.start()
         while not done.wait(0.01):
             if how == "is thrown out":
-                for pid in first.waiting_for_standby():
+                for pid in first.find_waiting_for_standby():
                     first.terminate_backend(pid)
         traveller.join()
         first.kill()

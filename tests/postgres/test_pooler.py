@@ -13,7 +13,7 @@ from perdure import Agent, InDoubt
 from tests.conformance.runner import Colour
 from tests.conformance.stage import expected
 from tests.conformance.stage import stage as theatre
-from tests.conformance.stories import STORIES, killed_everywhere
+from tests.conformance.stories import STORIES, crash_everywhere
 from tests.crash.harness import Stage, spread
 from tests.crash.waiting import wait_for
 from tests.model.ops import COMMITS, IN_A_BODY
@@ -44,7 +44,7 @@ def test_many_runs_share_a_few_connections(
 @pytest.mark.parametrize("colour", COLOURS)
 def test_the_stories_of_the_conformance_suite(pooler: Pooler, schema: str, tmp_path: Path, colour: Colour) -> None:
     """Each attempt is a process of its own, killed where the story says so, compared with the model after each move."""
-    stories = [*STORIES.values(), *killed_everywhere((*IN_A_BODY, *COMMITS)).values()]
+    stories = [*STORIES.values(), *crash_everywhere((*IN_A_BODY, *COMMITS)).values()]
     with theatre(tmp_path, pooler.url(schema), colour) as scene:
         for moves in spread(stories, PLAYED):
             told = expected(moves)

@@ -24,7 +24,7 @@ def proxy(cluster: Cluster) -> Iterator[Proxy]:
         yield proxy
 
 
-def seen(cluster: Cluster) -> list[int]:
+def list_sessions(cluster: Cluster) -> list[int]:
     return [number for (number,) in cluster.execute("SELECT number FROM seen ORDER BY number")]
 
 
@@ -40,7 +40,7 @@ def test_round_trips_are_counted(cluster: Cluster, proxy: Proxy) -> None:
             for number in (3, 4, 5):
                 connection.execute(INSERT, (number,))
         assert len(proxy.trips) == before + 5, "a pipeline is one"
-    assert seen(cluster) == [1, 2, 3, 4, 5]
+    assert list_sessions(cluster) == [1, 2, 3, 4, 5]
 
 
 def test_a_flush_of_nothing_is_not_a_round_trip(proxy: Proxy) -> None:
@@ -64,10 +64,10 @@ def test_a_commit_is_cut_on_the_side_that_was_asked_for(cluster: Cluster, proxy:
     connection.close()
     assert proxy.struck.is_set()
     if fault is Fault.LATE:
-        assert seen(cluster) == []
-    while fault is not Fault.CUT_BEFORE and not seen(cluster):
+        assert list_sessions(cluster) == []
+    while fault is not Fault.CUT_BEFORE and not list_sessions(cluster):
         time.sleep(0.01)
-    assert seen(cluster) == ([] if fault is Fault.CUT_BEFORE else [1])
+    assert list_sessions(cluster) == ([] if fault is Fault.CUT_BEFORE else [1])
     with psycopg.connect(proxy.url(), autocommit=True) as again:
         again.execute(INSERT, (2,))
 
@@ -82,7 +82,7 @@ def test_a_black_hole_swallows_answers_and_keeps_the_connection(cluster: Cluster
 
     caller = threading.Thread(target=insert)
     caller.start()
-    while not seen(cluster):
+    while not list_sessions(cluster):
         time.sleep(0.01)
     assert caller.is_alive(), "executed, and the client still waits"
     with pytest.raises(psycopg.OperationalError):

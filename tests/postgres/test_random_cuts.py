@@ -10,7 +10,7 @@ import pytest
 
 from perdure import Agent
 from perdure.store.postgres import pool
-from tests.crash.harness import Child, Stage, in_parallel
+from tests.crash.harness import Child, Stage, run_cases
 from tests.crash.players import stop_at
 from tests.crash.waiting import wait_for
 from tests.crash.world import World
@@ -51,13 +51,13 @@ def strike_at_random(
 
 
 def test_short_lives_in_a_storm(stage: Stage, cluster: Cluster) -> None:
-    assert in_parallel(lambda seed: strike_all_the_way(stage, cluster, seed), range(4)) == []
+    assert run_cases(lambda seed: strike_all_the_way(stage, cluster, seed), range(4)) == []
 
 
 @pytest.mark.soak
 def test_many_short_lives_in_a_storm(stage: Stage, cluster: Cluster) -> None:
     first = random.randrange(10**9)
-    assert in_parallel(lambda seed: strike_all_the_way(stage, cluster, seed), range(first, first + 500)) == []
+    assert run_cases(lambda seed: strike_all_the_way(stage, cluster, seed), range(first, first + 500)) == []
 
 
 def strike_all_the_way(stage: Stage, cluster: Cluster, seed: int) -> list[str]:
@@ -74,7 +74,7 @@ def strike_all_the_way(stage: Stage, cluster: Cluster, seed: int) -> list[str]:
 
 def test_a_commit_that_arrives_when_its_sender_is_dead_and_replaced(stage: Stage, cluster: Cluster) -> None:
     """It was on its way when its process was killed. When it comes, another has the run, and the fence says so."""
-    complaints = in_parallel(lambda number: replace(stage, cluster, number), range(14, 44, 5))
+    complaints = run_cases(lambda number: replace(stage, cluster, number), range(14, 44, 5))
     assert complaints == []
 
 

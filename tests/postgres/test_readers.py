@@ -16,11 +16,11 @@ from tests.postgres.cluster import Cluster
 from tests.postgres.voyage import Voyage
 
 
-def verified(store: Store) -> list[str]:
+def verify_store(store: Store) -> list[str]:
     return [str(one) for one in verify(store).findings if one.severity == "damage"]
 
 
-def checked(store: Store) -> list[str]:
+def check_store(store: Store) -> list[str]:
     return [str(one) for one in rebuild.check(store)]
 
 
@@ -30,13 +30,13 @@ def rebuilt(store: Store) -> list[str]:
     return []
 
 
-def collected(store: Store) -> list[str]:
+def collect_garbage(store: Store) -> list[str]:
     """What nobody refers to is thrown away; what somebody is about to refer to is not."""
     collect(store)
     return []
 
 
-@pytest.mark.parametrize("look", [verified, checked, rebuilt, collected], ids=lambda look: look.__name__)
+@pytest.mark.parametrize("look", [verify_store, check_store, rebuilt, collect_garbage], ids=lambda look: look.__name__)
 def test_a_store_in_use(stage: Stage, cluster: Cluster, schema: str, look: Callable[[Store], list[str]]) -> None:
     url = cluster.url(schema)
     voyage = Voyage(stage, url, "sync", runs=2 if look is rebuilt else 6, steps=250)

@@ -10,7 +10,7 @@ import pytest
 from perdure import Agent
 from perdure.journal.verify import verify
 from perdure.store import open_store
-from tests.conformance.kit import until
+from tests.conformance.kit import wait_until
 from tests.postgres import install
 from tests.postgres.cluster import Cluster
 
@@ -41,7 +41,7 @@ def original() -> Iterator[Cluster]:
         yield cluster
 
 
-def copied(original: Cluster, **target: str) -> Cluster:
+def copy_cluster(original: Cluster, **target: str) -> Cluster:
     """A server that will start from a base backup of now, and go on by the archive."""
     archive = original.folder / "archive"
     copy = Cluster({"restore_command": f"cp {archive}/%f %p", "recovery_target_action": "promote", **target})
@@ -58,16 +58,16 @@ def copied(original: Cluster, **target: str) -> Cluster:
 def recover(original: Cluster, copy: Cluster) -> None:
     """The original is gone; what it had written is in the archive."""
     [(last,)] = original.execute("SELECT pg_walfile_name(pg_switch_wal())")
-    until(lambda: (Path(original.folder) / "archive" / last).exists())
+    wait_until(lambda: (Path(original.folder) / "archive" / last).exists())
     original.kill()
     copy.start()
-    until(lambda: copy.execute("SELECT NOT pg_is_in_recovery()")[0][0])
+    wait_until(lambda: copy.execute("SELECT NOT pg_is_in_recovery()")[0][0])
 
 
 def test_restored_to_the_end_nothing_is_lost_and_nothing_happens_again(original: Cluster, schema: str) -> None:
     letters: Letters = []
     copies: list[Cluster] = []
-    work(original.url(schema), letters, lambda: copies.append(copied(original)))
+    work(original.url(schema), letters, lambda: copies.append(copy_cluster(original)))
     [copy] = copies
     try:
         recover(original, copy)
@@ -83,7 +83,7 @@ def test_restored_to_the_end_nothing_is_lost_and_nothing_happens_again(original:
 def test_restored_to_an_earlier_moment_what_came_later_happens_again(original: Cluster, schema: str) -> None:
     """Nobody can be in doubt about what is not in the journal. docs/operations/postgres.md says what to do."""
     letters: Letters = []
-    copy = copied(original, recovery_target_name="moment")
+    copy = copy_cluster(original, recovery_target_name="moment")
     try:
         work(original.url(schema), letters, lambda: original.execute("SELECT pg_create_restore_point('moment')"))
         recover(original, copy)

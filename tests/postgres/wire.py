@@ -22,7 +22,7 @@ def kind_of(message: bytes) -> int:
     return message[0]
 
 
-def answered_by_ready(message: bytes) -> bool:
+def is_answered_by_ready(message: bytes) -> bool:
     """Whether the server says ReadyForQuery when it is through with this one."""
     return message[0] in b"QSF"
 

@@ -75,7 +75,7 @@ class Disk:
         for file, safe in self._safe.items():
             content = bytearray(safe or b"")
             for op in self._pending.get(file, ()):
-                for part in _surviving(op, variant, rng, keep):
+                for part in _iterate_surviving(op, variant, rng, keep):
                     _write(content, part)
             if safe is not None or content:
                 image[file] = bytes(content)
@@ -86,7 +86,7 @@ class Disk:
         return image
 
 
-def _surviving(op: Op, variant: str, rng: random.Random, keep: float) -> Iterator[Op]:
+def _iterate_surviving(op: Op, variant: str, rng: random.Random, keep: float) -> Iterator[Op]:
     """The parts of an operation that reached the disk although nobody waited for them."""
     if variant == KEEP:
         yield op

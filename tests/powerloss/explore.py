@@ -100,7 +100,7 @@ def explore(plan: Plan) -> Report:
     """Everything that the plan asks for."""
     report = Report()
     for setup in plan.setups:
-        recording = in_child(setup, {}, None)
+        recording = record_in_child(setup, {}, None)
         _explore(plan, setup, recording, None, report)
     return report
 
@@ -128,13 +128,13 @@ def _go_on(plan: Plan, setup: Setup, recording: Recording, point: Point, number:
         report.tell(verdict, why, f"{setup}, {point.where}")
     if plan.deep_every and number % plan.deep_every == plan.deep_every // 2:
         report.deep += 1
-        _explore(plan, setup, in_child(setup, point.image, point.happened), point, report)
+        _explore(plan, setup, record_in_child(setup, point.image, point.happened), point, report)
 
 
-def in_child(setup: Setup, image: Image, happened: set[str] | None) -> Recording:
+def record_in_child(setup: Setup, image: Image, happened: set[str] | None) -> Recording:
     """Record in a process that is dead afterwards, so that its leases can be taken over at once."""
     with (
-        j.laid_out(image) as folder,
+        j.lay_out_image(image) as folder,
         tempfile.NamedTemporaryFile(prefix="perdure-power-", dir=os.path.dirname(folder)) as target,
     ):
         pid = os.fork()
@@ -158,7 +158,7 @@ def in_child(setup: Setup, image: Image, happened: set[str] | None) -> Recording
 
 def main() -> None:
     if sys.argv[1] == "record":
-        recording = in_child(msgspec.json.decode(sys.argv[2], type=Setup), {}, None)
+        recording = record_in_child(msgspec.json.decode(sys.argv[2], type=Setup), {}, None)
         sys.stdout.buffer.write(msgspec.msgpack.encode(recording))
     else:
         report = explore(msgspec.json.decode(sys.argv[1], type=Plan))

@@ -23,13 +23,13 @@ from perdure.journal.verify_report import Severity
 from perdure.store import sql
 
 from .disk import Image
-from .workload import FILE, JOURNAL, Heads, Program, Recording, Row, Setup, World, heads_in, make_agent, no_ack
+from .workload import FILE, JOURNAL, Heads, Program, Recording, Row, Setup, World, heads_in, ignore_ack, make_agent
 
 OK, CORRUPT, LOST, GAP, VIEW, STUCK = "ok", "corrupt", "lost", "gap", "view", "stuck"
 """Verdicts: unreadable or contradictory; less than was acknowledged; not what stood after any call; a view that
 is not the projection of the journal; a run that could not be taken up, or repeats what was done."""
 
-_TEXT = {name: sql.numbered(named, "?") for name, named in sql.load("sqlite").items()}
+_TEXT = {name: sql.number_parameters(named, "?") for name, named in sql.load("sqlite").items()}
 _EVENTS = "SELECT id >> 32, id & 4294967295, kind, at, body, chain, digest FROM journal ORDER BY id"
 
 
@@ -42,7 +42,7 @@ class Bad(Exception):
 
 
 @contextmanager
-def laid_out(image: Image) -> Iterator[str]:
+def lay_out_image(image: Image) -> Iterator[str]:
     """The image as files in memory."""
     folder = new_folder()
     try:
@@ -173,11 +173,11 @@ def _compare_views(connection: Any) -> None:
 def take_up(image: Image, setup: Setup, recording: Recording, known: set[str], happened: set[str]) -> tuple[str, str]:
     """Let an agent go on from the image: to the same end, running nothing again that had returned, no effect twice."""
     world = World(happened=happened)
-    with laid_out(image) as folder, warnings.catch_warnings():
+    with lay_out_image(image) as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", StoreMovedWarning)
         agent = make_agent(folder)
         try:
-            outcome = Program(agent, setup, world, no_ack).outcome()
+            outcome = Program(agent, setup, world, ignore_ack).outcome()
             damage = [
                 finding for finding in verify(agent._engine.store).findings if finding.severity == Severity.DAMAGE
             ]
@@ -187,7 +187,7 @@ def take_up(image: Image, setup: Setup, recording: Recording, known: set[str], h
         finally:
             agent.close()
     if outcome != recording.outcome:
-        return STUCK, f"came to {_short(outcome)} instead of {_short(recording.outcome)}"
+        return STUCK, f"came to {_shorten(outcome)} instead of {_shorten(recording.outcome)}"
     if damage or differences:
         return STUCK, f"not whole afterwards: {damage} {differences}"
     again = known & set(world.ran)
@@ -196,5 +196,5 @@ def take_up(image: Image, setup: Setup, recording: Recording, known: set[str], h
     return OK, ""
 
 
-def _short(outcome: dict[str, Any]) -> str:
+def _shorten(outcome: dict[str, Any]) -> str:
     return str({run: result["total"] for run, result in outcome.items()})

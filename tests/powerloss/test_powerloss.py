@@ -144,7 +144,7 @@ def test_an_early_acknowledgement_is_noticed(recording: Recording, judge: j.Judg
 )
 def test_what_is_missing_or_changed_is_noticed(end: Point, judge: j.Judge, damage: str, verdict: str) -> None:
     assert judge.judge(end.image, end.acked, closely=True) == (j.OK, "")
-    with j.laid_out(end.image) as folder:
+    with j.lay_out_image(end.image) as folder:
         connection = apsw.Connection(os.path.join(folder, FILE))
         connection.execute(damage).fetchall()
         connection.close()

@@ -13,7 +13,7 @@ import msgspec
 
 from perdure import Agent, Done, InDoubt, NotDone, RunWaiting
 from perdure.errors import AlreadyAnswered, NothingToAnswer
-from perdure.journal.objects import packed_in, reference
+from perdure.journal.objects import iterate_packed, reference
 from perdure.kernel import engine
 from perdure.records import decode
 from perdure.store import open_store
@@ -86,7 +86,7 @@ class Trouble(Exception):
     """Ends a run in the middle, so that it has to be resumed."""
 
 
-def no_ack(label: str = "") -> None:
+def ignore_ack(label: str = "") -> None:
     """For those who take up an image: nobody counts on their calls."""
 
 
@@ -164,7 +164,7 @@ class Program:
         self.world.effect(label)
         return data
 
-    def _booked(self, label: str, data: bytes, *, key: str) -> Any:
+    def _is_booked(self, label: str, data: bytes, *, key: str) -> Any:
         return Done(data) if label in self.world.happened else NotDone
 
     def _ask(self, label: str) -> str:
@@ -193,7 +193,7 @@ class Program:
         return size
 
     def _effect(self, run: Any, label: str, data: bytes) -> int:
-        size = len(run.effect(self._book, label, data, check=self._booked, name="book"))
+        size = len(run.effect(self._book, label, data, check=self._is_booked, name="book"))
         self.ack(label)
         return size
 
@@ -219,7 +219,7 @@ class Program:
             self.ack(f"{label}/{item}")
         self.ack("")
 
-    def _failing(self, run: Any, label: str, data: bytes) -> None:
+    def _fail_step(self, run: Any, label: str, data: bytes) -> None:
         tries: list[int] = []
 
         def body() -> None:
@@ -241,7 +241,7 @@ _KINDS: tuple[Callable[..., int | None], ...] = (
     Program._state,
     Program._message,
     Program._loop,
-    Program._failing,
+    Program._fail_step,
 )
 
 
@@ -277,7 +277,7 @@ def record(folder: str, setup: Setup, happened: set[str] | None = None) -> Recor
     ack()
     log = list(vfs.log)  # what the end of the process adds is of no interest
     journal = _rows(agent._engine.store)
-    references = [[*map(reference, packed_in(decode(kind, body)))] for _, kind, _, body, _, _ in journal]
+    references = [[*map(reference, iterate_packed(decode(kind, body)))] for _, kind, _, body, _, _ in journal]
     return Recording(log, history, journal, references, outcome)
 
 

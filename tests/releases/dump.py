@@ -14,10 +14,10 @@ ROWS = "-- rows of "
 END = "\\."
 
 
-def dumped(url: str) -> str:
+def dump_store(url: str) -> str:
     """The text of a store."""
     pieces = list(migrations("postgres"))
-    with _connected(url) as connection:
+    with _connect(url) as connection:
         tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema() ORDER BY 1")
         for (table,) in tables.fetchall():
             with connection.cursor().copy(sql.SQL("COPY {} TO STDOUT").format(sql.Identifier(table))) as copy:
@@ -30,7 +30,7 @@ def load(text: str, url: str) -> None:
     """Put it into a schema that is not there yet."""
     made, *parts = text.split(f"\n{ROWS}")
     schema = sql.Identifier(parse(url).schema)
-    with _connected(url) as connection:
+    with _connect(url) as connection:
         connection.execute(sql.SQL("CREATE SCHEMA {}").format(schema))
         connection.execute(made.encode())
         for part in parts:
@@ -42,7 +42,7 @@ def load(text: str, url: str) -> None:
                 copy.write(rows.partition(END)[0] if rows.startswith(END) else rows.partition(f"\n{END}")[0] + "\n")
 
 
-def _connected(url: str) -> psycopg.Connection[Any]:
+def _connect(url: str) -> psycopg.Connection[Any]:
     place = parse(url)
     connection = psycopg.connect(place.target, autocommit=True)
     connection.execute("SELECT set_config('search_path', %s, false)", (place.schema,))

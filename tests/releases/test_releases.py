@@ -28,7 +28,7 @@ from perdure.platform.failpoints import CommitMoment, Site
 from perdure.store import open_store, sql, versions_of
 from perdure.store.postgres.url import is_postgres
 from perdure.testing.plugin import STORES
-from tests.conformance.kit import Behind, killed_at
+from tests.conformance.kit import Behind, kill_at
 from tests.releases import dump
 from tests.releases.story import CONVERSATION, FILES, FLIGHT, KILLED_AT, LARGE, NOISE, PLAIN, unfinished
 
@@ -61,7 +61,7 @@ def price_in_cents(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 @upcaster(FLIGHT, from_version=2)
-def in_a_currency(fields: dict[str, Any]) -> dict[str, Any]:
+def add_currency(fields: dict[str, Any]) -> dict[str, Any]:
     return {**fields, "currency": "EUR"}
 
 
@@ -82,7 +82,7 @@ def written(kind: str) -> tuple[bytes, str]:
         doomed = subprocess.run([*program, "unfinished"], env=environment, check=False)
         assert doomed.returncode == -signal.SIGKILL, f"it ended with {doomed.returncode}"
         if is_postgres(url):
-            return dump.dumped(url).encode(), outside.read_text()
+            return dump.dump_store(url).encode(), outside.read_text()
         with closing(apsw.Connection(url.removeprefix("sqlite:///"))) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return Path(url.removeprefix("sqlite:///")).read_bytes(), outside.read_text()
@@ -107,7 +107,7 @@ def upgraded(monkeypatch: pytest.MonkeyPatch) -> None:
     history = {kind: sql.migrations(kind) for kind in NEXT_OF}
     monkeypatch.setattr(sql, "migrations", lambda kind: (*history[kind], NEXT_OF[kind]))
     monkeypatch.setattr(sql, "_names", lambda kind: ["0001_schema.sql", "0002_made_up.sql"])
-    monkeypatch.setattr(sql, "oldest", inspect.unwrap(sql.oldest))
+    monkeypatch.setattr(sql, "find_oldest_schema", inspect.unwrap(sql.find_oldest_schema))
 
 
 @pytest.fixture
@@ -262,12 +262,12 @@ def test_killed_while_it_is_brought_forward_it_is_what_it_was(
 ) -> None:
     before = versions_of(store_url)
     assert before.steps
-    killed_at(lambda: open_store(store_url).close(), Site.STORE_CREATE, moment)
+    kill_at(lambda: open_store(store_url).close(), Site.STORE_CREATE, moment)
     assert versions_of(store_url) == before
     must_be_sound(store_url)
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
+def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
     code = main([*arguments, "--json"])
     out, err = capsys.readouterr()
     return code, json.loads(out or err)
@@ -277,11 +277,11 @@ def test_migrate_says_what_it_would_do_then_does_it(
     release: None, store_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = versions_of(store_url)
-    code, said = told(capsys, "migrate", "--check", "--store", store_url)
+    code, said = run_command(capsys, "migrate", "--check", "--store", store_url)
     assert (code, said["schema"], said["known"]) == (1, 1, 2)
     assert [(step["number"], step["name"]) for step in said["steps"]] == [(2, "made_up")]
     assert not said["done"] and versions_of(store_url) == before, "it has only looked"
-    code, said = told(capsys, "migrate", "--store", store_url)
+    code, said = run_command(capsys, "migrate", "--store", store_url)
     assert (code, said["done"]) == (0, True)
     assert versions_of(store_url).found == 2
     must_be_sound(store_url)
@@ -302,7 +302,7 @@ def test_migrate_refuses_a_newer_store(store_url: str, capsys: pytest.CaptureFix
         else:
             behind.execute("PRAGMA user_version = 99")
     for arguments in (["migrate", "--check"], ["migrate"]):
-        code, said = told(capsys, *arguments, "--store", store_url)
+        code, said = run_command(capsys, *arguments, "--store", store_url)
         assert (code, said["error"]["code"]) == (2, "PD205")
         assert "the store has schema 99; this version of Perdure knows schema" in said["error"]["message"]
 
@@ -324,7 +324,7 @@ def test_a_copy_never_takes_the_place_of_another(
     assert other.read_text() == "another copy"
     assert versions_of(f"sqlite:///{other}.2").found == 1
     put(store_url)
-    assert told(capsys, "migrate", "--no-backup", "--store", str(path))[1]["backup"] is None
+    assert run_command(capsys, "migrate", "--no-backup", "--store", str(path))[1]["backup"] is None
 
 
 def test_a_store_of_a_development_version_is_refused_and_left_as_it_is(
@@ -341,6 +341,6 @@ def test_a_store_of_a_development_version_is_refused_and_left_as_it_is(
     with pytest.raises(StoreUnavailable, match="made by a development version of Perdure, before the first release"):
         open_store(store_url)
     for arguments in (["runs"], ["migrate", "--check"], ["migrate"]):
-        code, said = told(capsys, *arguments, "--store", store_url)
+        code, said = run_command(capsys, *arguments, "--store", store_url)
         assert (code, said["error"]["code"]) == (2, "PD201")
         assert "create a new store with `perdure init`" in said["error"]["hint"]

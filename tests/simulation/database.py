@@ -43,7 +43,7 @@ class Database:
         count = self.tables["stream_count"][0] = Row(0)
         count.value = (0,)
 
-    def committed(self, table: str, key: Any) -> Value | None:
+    def read_committed(self, table: str, key: Any) -> Value | None:
         """What a transaction that begins now would see."""
         row = self.tables[table].get(key)
         return row.value if row is not None else None
@@ -62,7 +62,7 @@ class Transaction:
 
     # -- seeing -------------------------------------------------------------------------------------------------
 
-    def seen(self, row: Row | None) -> Value | None:
+    def read_visible(self, row: Row | None) -> Value | None:
         """The version of a row that a statement of this transaction sees."""
         if row is None:
             return None
@@ -70,12 +70,12 @@ class Transaction:
 
     def get(self, table: str, key: Any) -> Value | None:
         """The same by key."""
-        return self.seen(self.database.tables[table].get(key))
+        return self.read_visible(self.database.tables[table].get(key))
 
     def rows(self, table: str) -> Iterator[tuple[Any, Value]]:
         """Every row that this transaction sees."""
         for key, row in list(self.database.tables[table].items()):
-            value = self.seen(row)
+            value = self.read_visible(row)
             if value is not None:
                 yield key, value
 
@@ -129,7 +129,7 @@ class Transaction:
             if row.writer is not None and row.writer is not self:
                 yield row.writer
                 continue
-            if self.seen(row) is not None:
+            if self.read_visible(row) is not None:
                 raise Duplicate(table, key)
             self.put(table, row, value)
             return
@@ -144,7 +144,7 @@ class Transaction:
         """Nothing."""
         self._end(kept=False)
 
-    def written(self, table: str) -> Iterator[tuple[Any, Value | None]]:
+    def iterate_written(self, table: str) -> Iterator[tuple[Any, Value | None]]:
         """What a commit would change in a table."""
         rows = self.database.tables[table]
         for owner, row in self._rows:

@@ -12,7 +12,7 @@ from perdure.run.function import CallOptions
 from perdure.values.limits import LEASE_SECONDS
 from tests.simulation import seams
 from tests.simulation.database import Database
-from tests.simulation.hosts import EPOCH_MS, Host, Process, booked
+from tests.simulation.hosts import EPOCH_MS, Host, Process, is_booked
 from tests.simulation.network import Fate, Session
 from tests.simulation.rules import Rules
 from tests.simulation.statements import Server
@@ -26,7 +26,7 @@ PATIENCE_MS = 400_000
 
 JUMP_MS_MAX = 500
 DRIFT_MAX = 0.0002
-CHECKED = CallOptions(check=booked, in_doubt="retry")
+CHECKED = CallOptions(check=is_booked, in_doubt="retry")
 UNCHECKED = CallOptions(in_doubt="retry")
 
 
@@ -96,7 +96,7 @@ class History:
 
     def play(self) -> Result:
         """From the beginning to the end."""
-        with seams.installed(self):
+        with seams.install_seams(self):
             try:
                 self.world.run(self.faults_end + PATIENCE_MS)
             except Exception as error:  # whatever it is: no fault of the world's may make Perdure raise that
@@ -181,14 +181,14 @@ class History:
 
     def stumble(self) -> int:
         """For how long a process is stopped here; mostly 0."""
-        return self._about_a_lease() if self.faulty and self.world.chance(self.weather.stumbling) else 0
+        return self._choose_lease_time() if self.faulty and self.world.chance(self.weather.stumbling) else 0
 
     def peril(self, process: Process) -> int:
         """An intent has just become durable: how late its caller is to go on, and what happens meanwhile."""
         world = self.world
         if not self.faulty or not world.chance(self.weather.peril):
             return 0
-        length = self._about_a_lease()
+        length = self._choose_lease_time()
         kind = world.between(1, 4)
         if kind == 1:
             self._sleep(process, length)
@@ -199,7 +199,7 @@ class History:
             self._sleep(process, length)
         return length
 
-    def _about_a_lease(self) -> int:
+    def _choose_lease_time(self) -> int:
         return self.world.between(100, 45_000)
 
     def body_ms(self) -> int:
@@ -223,7 +223,7 @@ class History:
         self._unfinished -= 1
         self.world.stopped = self._unfinished == 0
 
-    def _alive(self) -> list[Process]:
+    def _list_alive(self) -> list[Process]:
         return [process for process in self.processes if not process.dead and not process.done]
 
     def _fault(self) -> Steps:
@@ -233,7 +233,7 @@ class History:
             (self._stop, self._stop, self._suspend, self._kill, self._kill, self._reboot, self._unplug, self._unplug,
              self._unplug, self._restart_server, self._jump, self._set_wall_clock, self._set_wall_clock)
         )  # fmt: skip
-        alive = self._alive()
+        alive = self._list_alive()
         if alive:
             fault(world.random.choice(alive))
 
@@ -242,7 +242,7 @@ class History:
 
     def _suspend(self, process: Process) -> None:
         length = self.world.between(5000, 70_000)
-        for other in self._alive():
+        for other in self._list_alive():
             if other.host is process.host:
                 self._sleep(other, length)
 
@@ -269,7 +269,7 @@ class History:
     def _reboot(self, process: Process) -> None:
         host = process.host
         host.boots += 1
-        for other in self._alive():
+        for other in self._list_alive():
             if other.host is host:
                 self._kill(other)
 

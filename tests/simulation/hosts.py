@@ -141,9 +141,9 @@ class SimulatedTenancy(LeaseKeeper):
 class SimulatedPlace:
     """What an engine needs of a place."""
 
-    def __init__(self, store: Store, tenancy: LeaseKeeper) -> None:
+    def __init__(self, store: Store, lease_keeper: LeaseKeeper) -> None:
         self.store = store
-        self.tenancy = self.tenancy_if_any = tenancy
+        self.lease_keeper = self.tenancy_if_any = lease_keeper
         self.parts = Parts()
         self.parts.get_or_make(OrderListener, lambda: OrderListener(store))  # nobody gives orders here
 
@@ -156,7 +156,7 @@ def _book(arg: int, *, key: str) -> str:
     return key
 
 
-def booked(arg: int, *, key: str) -> Any:
+def is_booked(arg: int, *, key: str) -> Any:
     return key
 
 
@@ -176,7 +176,7 @@ class Process(Owner):
         self.holder = Holder(host.boot, f"pid:[{host.name}]", pid, self.world.now, host.name)
         self.store = SimulatedStore(history, host)
         self.pool = Pool(self)
-        self.tenancy: LeaseKeeper
+        self.lease_keeper: LeaseKeeper
         self.engine = Engine(
             AGENT, store="sqlite:///never-opened", durability="full", strict=False, key=None, single_home=False
         )
@@ -196,13 +196,13 @@ class Process(Owner):
 
     def live(self) -> Steps:
         """Work, with the heart beating beside."""
-        self.tenancy = SimulatedTenancy(self.store)
-        self.engine._place = SimulatedPlace(self.store, self.tenancy)  # type: ignore[assignment]
+        self.lease_keeper = SimulatedTenancy(self.store)
+        self.engine._place = SimulatedPlace(self.store, self.lease_keeper)  # type: ignore[assignment]
         self.world.spawn(self._beat(), self)
         yield from self._work()
         self.done = True
         with suppress(StoreProblem):
-            yield from self.submit(self.tenancy.release_all())
+            yield from self.submit(self.lease_keeper.release_all())
 
     def _beat(self) -> Steps:
         """As `leases._beat` does."""
@@ -211,7 +211,7 @@ class Process(Owner):
             if self.done:
                 return
             try:
-                yield from self.submit(self.tenancy.heartbeat())
+                yield from self.submit(self.lease_keeper.heartbeat())
             except PerdureError:
                 continue
 
@@ -308,7 +308,7 @@ class Process(Owner):
         if self.tracing:
             self.note(f"commits {unit.site}")
         result = yield from PostgresCommit(self.pool, unit).run()
-        self.history.rules.acknowledged(_head_of(unit))
+        self.history.rules.note_acknowledged(_head_of(unit))
         if unit.site in INTENTS:
             yield self.history.peril(self)
         yield from self._stumble()

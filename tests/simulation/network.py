@@ -104,7 +104,7 @@ class Session:
             if self.closed:
                 return None
             try:
-                answers.append((yield from self._one(statement)))
+                answers.append((yield from self._execute_one(statement)))
             except ServerError as error:
                 error.index = index
                 self._failed = self._explicit
@@ -118,9 +118,9 @@ class Session:
             self._end(commit=True)
         return answers
 
-    def _one(self, statement: Any) -> Steps:
+    def _execute_one(self, statement: Any) -> Steps:
         if isinstance(statement, Statement):
-            return (yield from self._named(statement))
+            return (yield from self._execute_named(statement))
         verb = statement.text.split()[0]
         if verb == b"BEGIN":
             self._explicit = True
@@ -132,7 +132,7 @@ class Session:
         return Answer([], 0)
         yield
 
-    def _named(self, statement: Statement) -> Steps:
+    def _execute_named(self, statement: Statement) -> Steps:
         if self._failed:
             raise ServerError("25P02", "the transaction is aborted", 0)
         if self.transaction is None:
@@ -150,9 +150,11 @@ class Session:
             rows, changed = stop.value
         except Duplicate as error:
             raise ServerError(UNIQUE, str(error), 0) from error
-        self._history.rules.executed(statement)
+        self._history.rules.note_executed(statement)
         if self._world.lines is not None:
-            self._world.note("server", f"{self._client}: {statement.name}{shown(statement)} -> {changed or len(rows)}")
+            self._world.note(
+                "server", f"{self._client}: {statement.name}{format_arguments(statement)} -> {changed or len(rows)}"
+            )
         if statement.must is not None and changed != 1:
             raise ServerError(NOT_NULL, f"{statement.name} changed {changed} rows", 0)
         return Answer(rows, changed)
@@ -161,7 +163,7 @@ class Session:
         transaction, self.transaction = self.transaction, None
         assert transaction is not None
         if commit:
-            self._history.rules.committed(transaction)
+            self._history.rules.note_committed(transaction)
             transaction.commit()
         else:
             transaction.abort()
@@ -170,7 +172,7 @@ class Session:
         self._world.fire(transaction.ended)
 
 
-def shown(statement: Statement) -> str:
+def format_arguments(statement: Statement) -> str:
     """The arguments, short enough for a trace."""
     texts = [f"{len(arg)} bytes" if isinstance(arg, bytes) else str(arg) for arg in statement.args[:7]]
     return f"({', '.join(texts)})"
@@ -194,11 +196,11 @@ class Link:
         """No pooler here."""
         return ()
 
-    def no_hurry(self) -> Sequence[Any]:
+    def configure_patience(self) -> Sequence[Any]:
         """Nor long transactions."""
         return ()
 
-    def talk(self, batch: Sequence[Any], until: float) -> Steps:
+    def send_batch(self, batch: Sequence[Any], until: float) -> Steps:
         """Send a message and wait for its answer: it may be lost, late, cut off, or answered to nobody."""
         history, world = self._history, self._history.world
         fate = history.fate_of_a_message(self._process, batch)
@@ -232,10 +234,10 @@ class Link:
         """Let go of it. The server hears of that later, but not before what was sent earlier."""
         world = self._history.world
         hears = max(world.now, self._session_busy_until) + world.between(1, 15_000)
-        world.spawn(_closing(self._session), None, hears - world.now)
+        world.spawn(_close_session(self._session), None, hears - world.now)
 
 
-def _closing(session: Session) -> Steps:
+def _close_session(session: Session) -> Steps:
     session.close()
     return
     yield
@@ -298,7 +300,7 @@ class Pool:
         """The process has died: its sockets are closed by the system, and the server hears of that in time."""
         world = self._history.world
         for session in self._all:
-            world.spawn(_closing(session), None, world.between(1, 12_000))
+            world.spawn(_close_session(session), None, world.between(1, 12_000))
 
 
 class Borrowed:

@@ -52,21 +52,21 @@ class Rules:
 
     # -- while it happens -----------------------------------------------------------------------------------------
 
-    def executed(self, statement: Statement) -> None:
+    def note_executed(self, statement: Statement) -> None:
         """The server has executed a statement."""
         if statement.name == "check_lease":
             self._checked[statement.args] = self._world.now
 
-    def committed(self, transaction: Transaction) -> None:
+    def note_committed(self, transaction: Transaction) -> None:
         """A transaction becomes durable at this moment."""
-        for stream, lease in transaction.written("leases"):
+        for stream, lease in transaction.iterate_written("leases"):
             assert lease is not None
             if lease[0] < self._fences.get(stream, 0):
                 self.broken(f"the fence of stream {stream} goes down to {lease[0]}")
             if lease[0] > self._fences.get(stream, 0):
                 self._fences[stream] = lease[0]
                 self._taken[stream, lease[0]] = self._world.now
-        for (stream, seq), entry in sorted(transaction.written("journal")):
+        for (stream, seq), entry in sorted(transaction.iterate_written("journal")):
             assert entry is not None
             self._entry(stream, seq, entry)
 
@@ -96,7 +96,7 @@ class Rules:
             key = self._keys[stream, entry.intent]
         self._permits[key] = self._permits.get(key, 0) + 1
 
-    def acknowledged(self, head: StreamHead | None) -> None:
+    def note_acknowledged(self, head: StreamHead | None) -> None:
         """A process has been told that its stream goes as far as this."""
         if head is not None:
             self._acknowledged[head.stream, head.seq] = head.chain
@@ -107,7 +107,7 @@ class Rules:
         self._starts[key] = self._starts.get(key, 0) + 1
         if self._starts[key] > self._permits.get(key, 0):
             self.broken(f"{process.name} does {key} for time {self._starts[key]} without a permit in the journal")
-        if process.tenancy.expired():
+        if process.lease_keeper.has_expired():
             self.broken(f"{process.name} does {key} although its own clock says that its lease has run out")
         taken = self._taken.get((stream, fence + 1))
         looked = self._checked[stream, fence] if confirmed else now
@@ -124,15 +124,15 @@ class Rules:
                 kind, at, body, chain, fence = row.value
                 streams.setdefault(stream, []).append((seq, kind, at, body, chain, None, fence))
         for stream, rows in streams.items():
-            self._whole(stream, rows)
+            self._check_whole(stream, rows)
         for (stream, seq), chain in self._acknowledged.items():
-            entry = self._database.committed("journal", (stream, seq))
+            entry = self._database.read_committed("journal", (stream, seq))
             if entry is None or entry[3] != chain:
                 self.broken(f"entry {seq} of stream {stream} was acknowledged, and is not in the journal")
         if len(self.finished) != programs:
             self.broken(f"only {len(self.finished)} of {programs} runs have finished")
 
-    def _whole(self, stream: int, rows: list[tuple[Any, ...]]) -> None:
+    def _check_whole(self, stream: int, rows: list[tuple[Any, ...]]) -> None:
         try:
             read_events("simulated", stream, [row[:6] for row in rows])
         except JournalDamaged as error:

@@ -26,7 +26,7 @@ class Sabotage(msgspec.Struct, frozen=True):
 
 
 def _deadline_from_after_the_commit(self: LeaseKeeper, now: int) -> int:
-    if self.expired():
+    if self.has_expired():
         self.require_confirmation()
     self._deadline = self._store.clock.boot_ms() + LEASE_MS
     return self.lapses
@@ -37,37 +37,37 @@ def _lapse_forgotten(self: LeaseKeeper, now: int) -> int:
     return self.lapses
 
 
-def _expired_by_the_wall_clock(self: LeaseKeeper) -> bool:
+def _expire_by_wall_clock(self: LeaseKeeper) -> bool:
     return self._store.clock.wall_ms() >= int(self.__dict__.get("_wall_deadline", 0))
 
 
-def _extended_by_the_wall_clock(self: LeaseKeeper, now: int) -> int:
-    if self.expired():
+def _extend_by_wall_clock(self: LeaseKeeper, now: int) -> int:
+    if self.has_expired():
         self.require_confirmation()
     sent = self._store.clock.wall_ms() - (self._store.clock.boot_ms() - now)
     self.__dict__["_wall_deadline"] = sent + LEASE_MS
     return self.lapses
 
 
-def _no_look(self: RunCore) -> Steps:
+def _skip_lookup(self: RunCore) -> Steps:
     return
     yield
 
 
-def _one_look(self: RunCore) -> Steps:
-    tenancy = self.engine.tenancy
-    if tenancy.expired() or self.lapses != tenancy.lapses:
-        renewal = tenancy.renewal(self.head.stream, self.head.fence)
+def _look_up_once(self: RunCore) -> Steps:
+    lease_keeper = self.engine.lease_keeper
+    if lease_keeper.has_expired() or self.lapses != lease_keeper.lapses:
+        renewal = lease_keeper.renewal(self.head.stream, self.head.fence)
         yield Submit(renewal)
         self.lapses = renewal.lapses
 
 
-def _never_looked_up(self: Any, link: Any) -> Steps:
+def _resend_blindly(self: Any, link: Any) -> Steps:
     """What was sent once is sent again, wherever the stream ends by now."""
     head = getattr(self._unit, "head", None)
     if head is not None:
         query = self._doubtful[0].proof.query
-        answers = yield from link.talk([msgspec.structs.replace(query, name="head_of", args=(head.stream,))], 1e9)
+        answers = yield from link.send_batch([msgspec.structs.replace(query, name="head_of", args=(head.stream,))], 1e9)
         [(head.seq, head.chain)] = answers[0].rows
     return False
 
@@ -89,19 +89,19 @@ SABOTAGES = {
     "wall-clock": Sabotage(
         "a process counts its lease by a clock that people set",
         "taken the run over",
-        ((LeaseKeeper, "expired", _expired_by_the_wall_clock), (LeaseKeeper, "extend", _extended_by_the_wall_clock)),
+        ((LeaseKeeper, "has_expired", _expire_by_wall_clock), (LeaseKeeper, "extend", _extend_by_wall_clock)),
     ),
     "lapse-forgotten": Sabotage(
         "a renewal hides that the lease had run out", "taken the run over", ((LeaseKeeper, "extend", _lapse_forgotten),)
     ),
     "no-last-look": Sabotage(
-        "an effect begins on old rights", "taken the run over", ((RunCore, "check_lease", _no_look),)
+        "an effect begins on old rights", "taken the run over", ((RunCore, "check_lease", _skip_lookup),)
     ),
     "one-look": Sabotage(
-        "an answer is believed that is older than a lease", "has run out", ((RunCore, "check_lease", _one_look),)
+        "an answer is believed that is older than a lease", "has run out", ((RunCore, "check_lease", _look_up_once),)
     ),
     "append-without-its-key": Sabotage(
-        "after a lost answer an entry is written again", "twice", ((PostgresCommit, "_landed", _never_looked_up),)
+        "after a lost answer an entry is written again", "twice", ((PostgresCommit, "_landed", _resend_blindly),)
     ),
     "silence-is-consent": Sabotage(
         "a lost answer counts as a commit", "is not in the journal", ((PostgresCommit, "_landed", _silence_is_consent),)

@@ -23,7 +23,7 @@ def _sleep(seconds: float) -> Steps:
 
 
 @contextmanager
-def installed(history: History) -> Iterator[None]:
+def install_seams(history: History) -> Iterator[None]:
     """For the length of a history, Perdure's code sees its world."""
     world = history.world
 
@@ -33,7 +33,7 @@ def installed(history: History) -> Iterator[None]:
 
     stopwatch = SimpleNamespace(perf_counter_ns=lambda: world.now * 1_000_000)
     patches: tuple[tuple[Any, str, Any], ...] = (
-        (leases, "this_process", lambda: here().holder),
+        (leases, "identify_this_process", lambda: here().holder),
         (process, "boot_id", lambda: here().host.boot),
         (process, "_namespace", lambda pid: here().holder.namespace),
         (process, "_start_time", lambda pid: here().host.alive.get(pid)),

@@ -46,12 +46,12 @@ def append_entry(
     fence: int,
 ) -> Executing:
     row = transaction.database.tables["leases"].get(stream)
-    lease = transaction.seen(row)
+    lease = transaction.read_visible(row)
     unfenced = "no-fence" in server.broken
     if row is None or lease is None or (lease[0] != fence and not unfenced):
         return NOTHING
     yield from transaction.share(row)
-    lease = transaction.seen(row)
+    lease = transaction.read_visible(row)
     if lease is None or (lease[0] != fence and not unfenced):
         return NOTHING
     yield from transaction.insert("journal", (stream, seq), (kind, at, body, chain, fence))
@@ -94,7 +94,7 @@ def head_of(transaction: Transaction, server: Server, stream: int) -> Executing:
 def add_stream(transaction: Transaction, server: Server, kind: str, name: str, at: int) -> Executing:
     count = transaction.database.tables["stream_count"][0]
     yield from transaction.lock(count)
-    seen = transaction.seen(count)
+    seen = transaction.read_visible(count)
     assert seen is not None
     last = seen[0] + 1
     transaction.put("stream_count", count, (last,))
@@ -113,7 +113,7 @@ def drop_dead_holders(transaction: Transaction, server: Server, boot: str, now: 
     dropped = 0
     for row in late:
         yield from transaction.lock(row, delete=True)
-        value = transaction.seen(row)
+        value = transaction.read_visible(row)
         if value is not None and value[6] < time:
             transaction.put("holders", row, None)
             dropped += 1
@@ -142,7 +142,7 @@ def ensure_holder(
 
 
 def _has_time(transaction: Transaction, row: Row, until: int) -> bool:
-    value = transaction.seen(row)
+    value = transaction.read_visible(row)
     return value is not None and value[6] > until
 
 
@@ -166,7 +166,7 @@ def renew_holder(
             yield from transaction.insert("holders", holder, (boot, namespace, pid, started, host, at, deadline))
             return [], 1
         yield from transaction.lock(row)
-        value = transaction.seen(row)
+        value = transaction.read_visible(row)
         if value is not None:
             transaction.put("holders", row, (*value[:6], deadline))
             return [], 1
@@ -177,7 +177,7 @@ def renew_holder(
 
 def drop_holder(transaction: Transaction, server: Server, holder: int) -> Executing:
     row = transaction.database.tables["holders"].get(holder)
-    if row is None or transaction.seen(row) is None:
+    if row is None or transaction.read_visible(row) is None:
         return NOTHING
     yield from transaction.lock(row, delete=True)
     transaction.put("holders", row, None)
@@ -225,7 +225,7 @@ def _change_lease(transaction: Transaction, stream: int, fence: int, new: tuple[
 
 
 def _has_fence(transaction: Transaction, row: Row, fence: int) -> bool:
-    lease = transaction.seen(row)
+    lease = transaction.read_visible(row)
     return lease is not None and lease[0] == fence
 
 
@@ -242,7 +242,7 @@ def release_all(transaction: Transaction, server: Server, holder: int) -> Execut
     changed = 0
     for row in [rows[key] for key, lease in transaction.rows("leases") if lease[1] == holder]:
         yield from transaction.lock(row)
-        lease = transaction.seen(row)
+        lease = transaction.read_visible(row)
         if lease is not None and lease[1] == holder:
             transaction.put("leases", row, (lease[0], None))
             changed += 1
@@ -334,10 +334,10 @@ def _change_run(
     transaction: Transaction, stream: int, status: str, at: int, outcome: int, error: str, again: int
 ) -> Executing:
     row = transaction.database.tables["runs"].get(stream)
-    if row is None or transaction.seen(row) is None:
+    if row is None or transaction.read_visible(row) is None:
         return NOTHING
     yield from transaction.lock(row)
-    seen = transaction.seen(row)
+    seen = transaction.read_visible(row)
     assert seen is not None
     agent, run, _, digest, parent, started, _, resumes, _, _ = seen
     transaction.put("runs", row, (agent, run, status, digest, parent, started, at, resumes + again, outcome, error))
@@ -375,11 +375,11 @@ def add_savings(
     more = steps, took_us, calls, unpriced, *tokens, cost
     key = (stream, model, provider, day)
     row = transaction.database.tables["savings"].get(key)
-    if row is None or transaction.seen(row) is None:
+    if row is None or transaction.read_visible(row) is None:
         yield from transaction.insert("savings", key, more)
         return [], 1
     yield from transaction.lock(row)
-    seen = transaction.seen(row)
+    seen = transaction.read_visible(row)
     assert seen is not None
     transaction.put("savings", row, tuple(a + b for a, b in zip(seen, more, strict=True)))
     return [], 1

@@ -80,7 +80,7 @@ def outcome(name: str, rows: list[Any], changed: int) -> str:
     return str([tuple(row) for row in rows]) if name in ROWS else f"changed {changed}"
 
 
-def simulated(moves: list[Move]) -> list[str]:
+def simulate_moves(moves: list[Move]) -> list[str]:
     database, server = Database(), Server(lambda: 0)
     open_now: dict[str, Transaction] = {}
     blocked: dict[str, tuple[str, Any]] = {}
@@ -126,7 +126,7 @@ class Fighter:
     def _move(self, name: str, args: tuple[Any, ...]) -> None:
         cursor = psycopg.RawCursor(self.connection)
         try:
-            cursor.execute(sql.numbered(sql.load("postgres")[name], "$").encode(), args)
+            cursor.execute(sql.number_parameters(sql.load("postgres")[name], "$").encode(), args)
             rows = cursor.fetchall() if cursor.description else []
             self.said = f"{name}: {outcome(name, rows, cursor.rowcount)}"
         except psycopg.errors.UniqueViolation:
@@ -134,7 +134,7 @@ class Fighter:
         except (psycopg.errors.NotNullViolation, psycopg.errors.DivisionByZero):
             self.said = f"{name}: refused"
 
-    def settled(self, watcher: psycopg.Connection[Any]) -> bool:
+    def wait_settled(self, watcher: psycopg.Connection[Any]) -> bool:
         """Wait until the move has ended or waits for a lock; True when it has ended."""
         assert self.moving is not None
         for _ in range(WAIT * 100):
@@ -160,7 +160,7 @@ def real(url: str, moves: list[Move]) -> list[str]:
             for other, fighter in fighters.items():
                 if fighter.moving is None:
                     continue
-                if fighter.settled(watcher):
+                if fighter.wait_settled(watcher):
                     told.append(f"{other} {fighter.said}")
                 elif fighter is item:
                     told.append(f"{other} {name} waits")
@@ -172,4 +172,4 @@ def real(url: str, moves: list[Move]) -> list[str]:
 @pytest.mark.stores("postgres")
 @pytest.mark.parametrize("name", DUELS)
 def test_a_duel_ends_as_it_does_in_postgresql(name: str, store_url: str) -> None:
-    assert simulated(DUELS[name]) == real(store_url, DUELS[name])
+    assert simulate_moves(DUELS[name]) == real(store_url, DUELS[name])

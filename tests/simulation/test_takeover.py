@@ -46,17 +46,17 @@ TAKERS: dict[str, Callable[[Engine], Script[Any]]] = {
     "open": lambda engine: ClaimRun(engine, "run1", None, 0).script(),
     "order": order,
     "undo": undo,
-    "workflow": lambda engine: _end_run(WHICH, CANCELLED, engine.tenancy, engine.store),
+    "workflow": lambda engine: _end_run(WHICH, CANCELLED, engine.lease_keeper, engine.store),
 }
 
 
-def taking_over(taker: str, left: list[tuple[int]], status: str = "running") -> set[str]:
+def take_over(taker: str, left: list[tuple[int]], status: str = "running") -> set[str]:
     """Names of the statements of a taker that has seen the late lease, has taken it, and then sees this."""
     history = History(0)
     process = history.world.current = history.processes[0]
-    with seams.installed(history):
-        tenancy = SimulatedTenancy(process.store)
-        process.engine._place = SimulatedPlace(process.store, tenancy)  # type: ignore[assignment]
+    with seams.install_seams(history):
+        lease_keeper = SimulatedTenancy(process.store)
+        process.engine._place = SimulatedPlace(process.store, lease_keeper)  # type: ignore[assignment]
         process.engine.__dict__["signer"] = None
         script = TAKERS[taker](process.engine)
         answers: dict[str, Any] = {
@@ -73,16 +73,16 @@ def taking_over(taker: str, left: list[tuple[int]], status: str = "running") -> 
 @pytest.mark.parametrize("taker", TAKERS)
 def test_a_holder_that_has_renewed_is_not_taken_over(taker: str) -> None:
     with pytest.raises(Overtaken):
-        taking_over(taker, RENEWED)
+        take_over(taker, RENEWED)
 
 
 @pytest.mark.parametrize("taker", TAKERS)
 def test_a_run_whose_status_has_changed_is_not_taken_over(taker: str) -> None:
     with pytest.raises(Overtaken):
-        taking_over(taker, [], "finished")
+        take_over(taker, [], "finished")
 
 
 @pytest.mark.parametrize("left", [[(-6,)], []], ids=["still late", "gone"])
 @pytest.mark.parametrize("taker", TAKERS)
 def test_a_holder_that_has_not_renewed_is_taken_over(taker: str, left: list[tuple[int]]) -> None:
-    assert "append_entry" in taking_over(taker, left)
+    assert "append_entry" in take_over(taker, left)

@@ -17,12 +17,12 @@ WAITS = frozenset({"talk", "link", "sleep"})
 """A message and its answer, a connection out of the pool, time."""
 
 
-def _called(call: ast.Call) -> str:
+def _called_name(call: ast.Call) -> str:
     function = call.func
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
-def _waiting(tree: ast.Module) -> frozenset[str]:
+def _find_waiting(tree: ast.Module) -> frozenset[str]:
     """The names of everything that waits, found by following the calls."""
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     known = WAITS
@@ -30,7 +30,7 @@ def _waiting(tree: ast.Module) -> frozenset[str]:
         more = known | {
             function.name
             for function in functions
-            if any(isinstance(node, ast.Call) and _called(node) in known for node in ast.walk(function))
+            if any(isinstance(node, ast.Call) and _called_name(node) in known for node in ast.walk(function))
         }
         if more == known:
             return known
@@ -43,18 +43,18 @@ class _Unblocked(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
-        return ast.YieldFrom(node) if _called(node) in self._waiting else node
+        return ast.YieldFrom(node) if _called_name(node) in self._waiting else node
 
 
-def unblocked(module: ModuleType) -> ModuleType:
+def unblock_module(module: ModuleType) -> ModuleType:
     """The same module with generators for whatever waits."""
     tree = ast.parse(inspect.getsource(module))
-    tree = ast.fix_missing_locations(_Unblocked(_waiting(tree)).visit(tree))
+    tree = ast.fix_missing_locations(_Unblocked(_find_waiting(tree)).visit(tree))
     copy = ModuleType(module.__name__)
     copy.__dict__.update(__package__=module.__package__, __file__=module.__file__)
     exec(compile(tree, str(module.__file__), "exec"), copy.__dict__)
     return copy
 
 
-commits = unblocked(commit)
+commits = unblock_module(commit)
 PostgresCommit = commits.PostgresCommit

@@ -33,7 +33,7 @@ class Weather(msgspec.Struct, frozen=True):
     """Of those that come by the clock."""
 
 
-def _mixed(random: Random) -> Weather:
+def _make_mixed(random: Random) -> Weather:
     choice = random.choice
     return Weather(
         loss=choice((0.0, 0.0, 0.02)),
@@ -48,7 +48,7 @@ def _mixed(random: Random) -> Weather:
     )
 
 
-def _late_answers(random: Random) -> Weather:
+def _make_late_answers(random: Random) -> Weather:
     return Weather(flapping=0.2, peril=0.2, slowness=0.02)
 
 
@@ -64,4 +64,11 @@ def _stops(random: Random) -> Weather:
     return Weather(peril=0.7, stumbling=0.02, failing=0.1, faults_max=3)
 
 
-WEATHERS: tuple[Callable[[Random], Weather], ...] = (_mixed, _mixed, _late_answers, _slow_hearts, _deaths, _stops)
+WEATHERS: tuple[Callable[[Random], Weather], ...] = (
+    _make_mixed,
+    _make_mixed,
+    _make_late_answers,
+    _slow_hearts,
+    _deaths,
+    _stops,
+)

@@ -20,7 +20,7 @@ BROAD_EXCEPTS = {
     ("src/perdure/kernel/protocol.py", "_outcome_of"): (
         "not swallowed: carried from a thread to the caller that waits for it"
     ),
-    ("src/perdure/kernel/protocol.py", "_in_tasks.perform"): (
+    ("src/perdure/kernel/protocol.py", "_perform_in_tasks.perform"): (
         "not swallowed: told in its place to the caller that waits for all of them"
     ),
     ("src/perdure/api/aio/worker.py", "AsyncWorker._perform"): (
@@ -62,16 +62,19 @@ BROAD_EXCEPTS = {
     ): "a cancellation of any kind: raised again when the end is recorded",
     (
         "src/perdure/values/codec/decoder.py",
-        "_guarded",
+        "_build_guarded",
     ): "the user's code or forged arguments: raised again as UnknownType",
-    ("src/perdure/values/codec/encoder.py", "_taken"): "the user's code: raised again as NotStorable, with the path",
+    (
+        "src/perdure/values/codec/encoder.py",
+        "_take_fields",
+    ): "the user's code: raised again as NotStorable, with the path",
 }
 """`except Exception`, `except BaseException` and their kin."""
 
 DYNAMIC_CODE: dict[tuple[str, str], str] = {
     (
         "src/perdure/cli/replay_targets.py",
-        "imported",
+        "import_target",
     ): "the module that the user names on the command line, as for python -m",
     ("src/perdure/__init__.py", "__getattr__"): "a module of the table in the same file, never data",
     ("src/perdure/adapters/langgraph/__init__.py", "__getattr__"): "a module of the table in the same file, never data",

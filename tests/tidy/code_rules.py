@@ -28,7 +28,7 @@ Allowed = Mapping[tuple[str, str], str]
 INSTEAD = {"TypeError": "WrongType", "ValueError": "WrongValue"}
 
 
-def too_long(source: Source, tables: Container[str] = ()) -> Iterator[str]:
+def find_too_long(source: Source, tables: Container[str] = ()) -> Iterator[str]:
     """Modules and functions that nobody can keep in their head. Of generated ones and tables nobody has to."""
     lines = len(source.text.splitlines())
     most = TABLE_LINES_MAX if source.path in tables else MODULE_LINES_MAX
@@ -37,7 +37,7 @@ def too_long(source: Source, tables: Container[str] = ()) -> Iterator[str]:
     for name, function in source.functions():
         length = (function.end_lineno or function.lineno) - function.lineno + 1
         if length > FUNCTION_LINES_MAX:
-            yield f"{source.at(function)}: {name} has {length} lines; at most {FUNCTION_LINES_MAX}"
+            yield f"{source.locate(function)}: {name} has {length} lines; at most {FUNCTION_LINES_MAX}"
 
 
 def vague_name(source: Source) -> Iterator[str]:
@@ -54,7 +54,7 @@ def pronouns(source: Source) -> Iterator[str]:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             bound = node.id
         if bound in PRONOUNS:
-            yield f"{source.at(node)}: name what {bound!r} is: call, memory, row"
+            yield f"{source.locate(node)}: name what {bound!r} is: call, memory, row"
 
 
 def notes_to_self(path: str, text: str) -> Iterator[str]:
@@ -65,12 +65,12 @@ def notes_to_self(path: str, text: str) -> Iterator[str]:
             yield f"{path}:{number}: {found[0]}: do it now, or open an issue"
 
 
-def bare_refusals(source: Source) -> Iterator[str]:
+def find_bare_refusals(source: Source) -> Iterator[str]:
     """A wrong argument is refused with an error that users catch as a PerdureError, and has a hint."""
     for node in ast.walk(source.tree):
-        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and _called(node.exc) in INSTEAD:
-            called = _called(node.exc)
-            yield f"{source.at(node)}: raise {called}: raise errors.{INSTEAD[called]}, which is one too"
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and _called_name(node.exc) in INSTEAD:
+            called = _called_name(node.exc)
+            yield f"{source.locate(node)}: raise {called}: raise errors.{INSTEAD[called]}, which is one too"
 
 
 def broad_excepts(source: Source) -> Iterator[tuple[str, str, str]]:
@@ -82,7 +82,7 @@ def broad_excepts(source: Source) -> Iterator[tuple[str, str, str]]:
         what = _broad(node)
         if what:
             owner = source.owner_of(node)
-            yield source.at(node), owner, f"{what} in {owner}: name what you expect, or argue in allowed.py"
+            yield source.locate(node), owner, f"{what} in {owner}: name what you expect, or argue in allowed.py"
 
 
 def _broad(node: ast.AST) -> str:
@@ -94,7 +94,7 @@ def _broad(node: ast.AST) -> str:
         only_cleans_up = names == {"BaseException"} and isinstance(last, ast.Raise) and last.exc is None
         if names & BROAD and not only_cleans_up:
             return "except " + ast.unparse(node.type)
-    if isinstance(node, ast.Call) and _called(node) == "suppress":
+    if isinstance(node, ast.Call) and _called_name(node) == "suppress":
         return ast.unparse(node) if any(_names(argument) & BROAD for argument in node.args) else ""
     return ""
 
@@ -104,7 +104,7 @@ def _names(node: ast.expr) -> set[str]:
     return {element.id for element in elements if isinstance(element, ast.Name)}
 
 
-def _called(call: ast.Call) -> str:
+def _called_name(call: ast.Call) -> str:
     function = call.func
     if isinstance(function, ast.Attribute):
         return function.attr
@@ -116,7 +116,7 @@ def code_from_data(source: Source) -> Iterator[tuple[str, str, str]]:
     for node in ast.walk(source.tree):
         what = _dangerous(node)
         if what:
-            yield source.at(node), source.owner_of(node), f"{what}: data must never name code"
+            yield source.locate(node), source.owner_of(node), f"{what}: data must never name code"
 
 
 def _dangerous(node: ast.AST) -> str:
@@ -128,7 +128,7 @@ def _dangerous(node: ast.AST) -> str:
         return ""
     if isinstance(node.func, ast.Name) and node.func.id in CODE_FROM_TEXT:
         return f"{node.func.id}()"
-    if _called(node) == "import_module" and not (node.args and isinstance(node.args[0], ast.Constant)):
+    if _called_name(node) == "import_module" and not (node.args and isinstance(node.args[0], ast.Constant)):
         return "import of a computed name"
     for keyword in node.keywords:
         off = isinstance(keyword.value, ast.Constant) and keyword.value.value is False
@@ -142,10 +142,10 @@ def fork_hazards(source: Source) -> Iterator[str]:
     for node in ast.walk(source.tree):
         in_child = isinstance(node, ast.keyword) and node.arg == "after_in_child"
         if in_child and source.path != FORK_HOOKS:
-            yield f"{source.at(node)}: register it with values.locks.after_fork_in_child, which frees locks first"
+            yield f"{source.locate(node)}: register it with values.locks.after_fork_in_child, which frees locks first"
         for decorator in getattr(node, "decorator_list", ()):
             if ast.unparse(decorator).endswith("cached_property"):
-                yield f"{source.at(node)}: in Python 3.11 it has a lock that a fork leaves locked; use values.lazy"
+                yield f"{source.locate(node)}: in Python 3.11 it has a lock that a fork leaves locked; use values.lazy"
 
 
 def unless_allowed(findings: Iterable[tuple[str, str, str]], allowed: Allowed) -> list[str]:
@@ -168,7 +168,7 @@ def counted_columns(source: Source) -> Iterator[str]:
         row = node.value.value if isinstance(node.value, ast.Subscript) else node.value
         name = {ast.Name: "row", ast.Subscript: "rows"}.get(type(node.value), "")
         if isinstance(row, ast.Name) and row.id == name and ast.unparse(node.slice) != "0":
-            yield f"{source.at(node)}: {ast.unparse(node)} counts columns: give the row a record of store/rows.py"
+            yield f"{source.locate(node)}: {ast.unparse(node)} counts columns: give the row a record of store/rows.py"
 
 
 def types_of(source: Source) -> Iterator[tuple[str, ast.stmt]]:
@@ -187,17 +187,17 @@ def _names_a_type(name: str, value: ast.expr | None) -> bool:
     if not re.fullmatch("_?[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*", name):
         return False
     if isinstance(value, ast.Call):
-        return _called(value) in {"NewType", "NamedTuple"}
+        return _called_name(value) in {"NewType", "NamedTuple"}
     return not (isinstance(value, ast.Attribute) and value.attr == name)
 
 
-def shared_type_names(sources: Iterable[Source], allowed: Mapping[str, str]) -> list[str]:
+def find_shared_type_names(sources: Iterable[Source], allowed: Mapping[str, str]) -> list[str]:
     """Type names with more than one definition, and allowances that nothing needs. Generated twins do not count."""
     places: dict[str, list[str]] = {}
     for source in sources:
         if not source.text.startswith("# generated by "):
             for name, node in types_of(source):
-                places.setdefault(name, []).append(source.at(node))
+                places.setdefault(name, []).append(source.locate(node))
     shared = {name: found for name, found in places.items() if len(found) > 1}
     complaints = [
         f"{found[-1]}: {name} is defined in {found[0]} too: one name, one type"

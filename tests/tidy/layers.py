@@ -94,10 +94,10 @@ def unit_of(module: str) -> str:
 def imports_of(source: Source) -> tuple[Import, ...]:
     """Every import of a file, relative ones resolved."""
     unit = unit_of(source.module)
-    types = _under(source.tree, _is_type_checking)
-    late = _under(source.tree, _is_function) | types
+    types = _find_under(source.tree, _is_type_checking)
+    late = _find_under(source.tree, _is_function) | types
     return tuple(
-        Import(source.at(node), unit, module, node in late, node in types)
+        Import(source.locate(node), unit, module, node in late, node in types)
         for node in ast.walk(source.tree)
         for module in _modules(node, source.package)
     )
@@ -125,7 +125,7 @@ def is_module(name: str) -> bool:
     return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
 
 
-def _under(tree: ast.AST, wanted: Callable[[ast.AST], bool]) -> set[ast.AST]:
+def _find_under(tree: ast.AST, wanted: Callable[[ast.AST], bool]) -> set[ast.AST]:
     return {inner for node in ast.walk(tree) if wanted(node) for inner in ast.walk(node)}
 
 
@@ -137,7 +137,7 @@ def _is_type_checking(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
 
 
-def without_floor(sources: Iterable[Source]) -> list[str]:
+def find_without_floor(sources: Iterable[Source]) -> list[str]:
     """Return packages that nobody has given a floor."""
     strange = sorted({unit_of(source.module) for source in sources} - MAY_IMPORT.keys())
     return [f"src/perdure/{unit}: give it a floor in tests/tidy/layers.py" for unit in strange]
@@ -199,7 +199,7 @@ def foreign(source: Source, core: Iterable[str]) -> Iterator[str]:
             yield f"{found.place}: {top} is not a dependency of the core"
 
 
-def too_early(source: Source) -> Iterator[str]:
+def find_early_imports(source: Source) -> Iterator[str]:
     """Imports, at the top of a file, of a module that is to be imported late because of what it needs."""
     for found in imports_of(source):
         late = [start for start in LATE_MODULES.values() if found.module.startswith(start)]
@@ -207,7 +207,7 @@ def too_early(source: Source) -> Iterator[str]:
             yield f"{found.place}: import {found.module} inside a function: it needs a package that users may not have"
 
 
-def unmapped(agents_page: str, sources: Iterable[Source]) -> list[str]:
+def find_unmapped(agents_page: str, sources: Iterable[Source]) -> list[str]:
     """Units that the table of floors in AGENTS.md does not name."""
     units = {unit_of(source.module) for source in sources}
     missing = [u for u in sorted(units) if f"`{u}`" not in agents_page and f"`{u}/`" not in agents_page]

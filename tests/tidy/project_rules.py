@@ -35,7 +35,7 @@ def dependencies(pyproject: str) -> dict[str, dict[str, Requirement]]:
     }
 
 
-def unexplained(pyproject: str, page: str) -> list[str]:
+def find_unexplained(pyproject: str, page: str) -> list[str]:
     """Dependencies without a line `| name | why it beats our own code |`, and lines without a dependency."""
     wanted = {name for group in dependencies(pyproject).values() for name in group}
     explained = {canonicalize_name(name) for name, _ in EXPLAINED.findall(page)}
@@ -64,7 +64,7 @@ def badly_pinned(pyproject: str, constraints: str) -> Iterator[str]:
                 yield f"constraints.txt: {name}=={pinned[name]} is not {requirement}"
 
 
-def needed_by(names: set[str]) -> set[str]:
+def find_needed(names: set[str]) -> set[str]:
     """These packages and everything that they pull in on this machine; those not installed are left out."""
     found: set[str] = set()
     todo = {str(canonicalize_name(name)) for name in names}

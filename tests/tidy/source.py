@@ -29,7 +29,7 @@ class Source:
     def tree(self) -> ast.Module:
         return ast.parse(self.text, self.path)
 
-    def at(self, node: ast.AST) -> str:
+    def locate(self, node: ast.AST) -> str:
         """Where a node is, as editors understand it."""
         return f"{self.path}:{getattr(node, 'lineno', 1)}"
 

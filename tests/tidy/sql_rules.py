@@ -32,17 +32,17 @@ class Statement:
     body: str
 
 
-def built_sql(source: Source) -> Iterator[str]:
+def find_built_sql(source: Source) -> Iterator[str]:
     """SQL that is put together at run time, where a value could become syntax."""
     reported = set()
     for _, function in [("", source.tree), *source.functions()]:
-        built = _built_names(function)
+        built = _find_built_names(function)
         for node in ast.walk(function):
             if isinstance(node, ast.Call) and _runs_sql(node):
                 argument = node.args[0]
                 if _is_built(argument) or (isinstance(argument, ast.Name) and argument.id in built):
                     reported.add((node.lineno, ast.unparse(argument)))
-            elif isinstance(node, ast.expr) and _is_built(node) and LOOKS_LIKE_SQL.match(_first_text(node)):
+            elif isinstance(node, ast.expr) and _is_built(node) and LOOKS_LIKE_SQL.match(_find_first_text(node)):
                 reported.add((node.lineno, ast.unparse(node)))
     for line, text in sorted(reported):
         place = f"{source.path}:{line}"
@@ -53,7 +53,7 @@ def _runs_sql(call: ast.Call) -> bool:
     return isinstance(call.func, ast.Attribute) and call.func.attr in RUNNERS and bool(call.args)
 
 
-def _built_names(scope: ast.AST) -> set[str]:
+def _find_built_names(scope: ast.AST) -> set[str]:
     assigned = [node for node in ast.walk(scope) if isinstance(node, ast.Assign | ast.AugAssign)]
     names = set()
     for node in assigned:
@@ -69,22 +69,22 @@ def _is_built(node: ast.expr) -> bool:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod | ast.Add):
         # Two literals in a row are one literal; a number added to a number is no text.
         literal = isinstance(node.left, ast.Constant) and isinstance(node.right, ast.Constant)
-        return not literal and bool(_first_text(node))
+        return not literal and bool(_find_first_text(node))
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return node.func.attr in {"format", "format_map", "join"} and bool(_first_text(node.func.value))
+        return node.func.attr in {"format", "format_map", "join"} and bool(_find_first_text(node.func.value))
     return False
 
 
-def _first_text(node: ast.expr) -> str:
+def _find_first_text(node: ast.expr) -> str:
     """The leftmost literal text of an expression."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
     if isinstance(node, ast.JoinedStr):
-        return _first_text(node.values[0]) if node.values else ""
+        return _find_first_text(node.values[0]) if node.values else ""
     if isinstance(node, ast.BinOp):
-        return _first_text(node.left) or _first_text(node.right)
+        return _find_first_text(node.left) or _find_first_text(node.right)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return _first_text(node.func.value)
+        return _find_first_text(node.func.value)
     return ""
 
 

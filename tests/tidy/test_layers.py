@@ -15,7 +15,7 @@ def snippet(text: str, path: str = "src/perdure/journal/append.py") -> Source:
 
 
 def test_every_package_has_a_floor() -> None:
-    expect_none(layers.without_floor(sources("src")))
+    expect_none(layers.find_without_floor(sources("src")))
 
 
 def test_imports_point_downwards() -> None:
@@ -30,11 +30,11 @@ def test_the_core_needs_only_its_dependencies() -> None:
     pyproject = (ROOT / "pyproject.toml").read_text()
     core = project_rules.dependencies(pyproject)["core"]
     expect_none(c for source in sources("src") for c in layers.foreign(source, core))
-    expect_none(c for source in sources("src") for c in layers.too_early(source))
+    expect_none(c for source in sources("src") for c in layers.find_early_imports(source))
 
 
 def test_agents_page_names_every_unit() -> None:
-    expect_none(layers.unmapped((ROOT / "AGENTS.md").read_text(), sources("src")))
+    expect_none(layers.find_unmapped((ROOT / "AGENTS.md").read_text(), sources("src")))
 
 
 UPWARD = [
@@ -99,8 +99,8 @@ def test_within_a_folder_only_imports_at_the_top_make_a_cycle() -> None:
 
 
 def test_packages_without_a_floor_are_noticed() -> None:
-    assert len(layers.without_floor([snippet("", "src/perdure/novel/x.py")])) == 1
-    assert len(layers.unmapped("| `journal/` |", [snippet(""), snippet("", "src/perdure/novel.py")])) == 1
+    assert len(layers.find_without_floor([snippet("", "src/perdure/novel/x.py")])) == 1
+    assert len(layers.find_unmapped("| `journal/` |", [snippet(""), snippet("", "src/perdure/novel.py")])) == 1
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_who_is_imported_late_may_import_at_the_top_and_nobody_may_import_him_ea
     )
     assert len(list(layers.foreign(snippet("from psycopg import pq", "src/perdure/store/sqlite/store.py"), CORE))) == 1
     early, place = "from perdure.store.postgres.store import PostgresStore", "src/perdure/store/base.py"
-    assert len(list(layers.too_early(snippet(early, place)))) == 1
-    assert list(layers.too_early(snippet(f"def f():\n    {early}", place))) == []
-    assert list(layers.too_early(snippet("from perdure.store.postgres.url import parse", place))) == []
-    assert list(layers.too_early(snippet(early, "src/perdure/store/postgres/x.py"))) == []
+    assert len(list(layers.find_early_imports(snippet(early, place)))) == 1
+    assert list(layers.find_early_imports(snippet(f"def f():\n    {early}", place))) == []
+    assert list(layers.find_early_imports(snippet("from perdure.store.postgres.url import parse", place))) == []
+    assert list(layers.find_early_imports(snippet(early, "src/perdure/store/postgres/x.py"))) == []

@@ -12,7 +12,7 @@ from tests.mutations.workshop import ROOT
 
 
 @cache
-def parsed(path: Path) -> ast.Module:
+def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text("utf-8"))
 
 
@@ -20,7 +20,7 @@ def trouble(edit: Edit) -> str:
     """Why the edit cannot be made, if it cannot."""
     try:
         path = edit.path(ROOT)
-        edit.find_in_sql(path.read_text("utf-8")) if path.suffix == ".sql" else edit.find(parsed(path))
+        edit.find_in_sql(path.read_text("utf-8")) if path.suffix == ".sql" else edit.find(parse(path))
     except BadMutant as error:
         return str(error)
     return ""

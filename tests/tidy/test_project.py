@@ -18,7 +18,7 @@ CONSTRAINTS = (ROOT / "constraints.txt").read_text("utf-8")
 
 def test_every_dependency_is_argued_for() -> None:
     page = (ROOT / "docs" / "about" / "dependencies.md").read_text("utf-8")
-    expect_none(project_rules.unexplained(PYPROJECT, page))
+    expect_none(project_rules.find_unexplained(PYPROJECT, page))
 
 
 def test_every_dependency_is_pinned() -> None:
@@ -27,7 +27,7 @@ def test_every_dependency_is_pinned() -> None:
 
 def test_what_dependencies_pull_in_is_pinned_too() -> None:
     direct = {name for group in project_rules.dependencies(PYPROJECT).values() for name in group}
-    needed = project_rules.needed_by(direct)
+    needed = project_rules.find_needed(direct)
     assert {"apsw", "iniconfig", "cffi"} <= needed
     assert needed - project_rules.pins(CONSTRAINTS).keys() == set()
 
@@ -59,11 +59,13 @@ PAGE = "| `some-thing` | it has been debugged for ten years |\n| `builder` | mak
 
 
 def test_unexplained_dependencies_are_noticed() -> None:
-    assert project_rules.unexplained(SMALL, PAGE + "| `tester` | finds failures quicker than we |") == []
-    assert project_rules.unexplained(SMALL, PAGE) == ["docs/about/dependencies.md: say why tester beats our own code"]
-    too_short = project_rules.unexplained(SMALL, PAGE + "| `tester` | useful |")
+    assert project_rules.find_unexplained(SMALL, PAGE + "| `tester` | finds failures quicker than we |") == []
+    assert project_rules.find_unexplained(SMALL, PAGE) == [
+        "docs/about/dependencies.md: say why tester beats our own code"
+    ]
+    too_short = project_rules.find_unexplained(SMALL, PAGE + "| `tester` | useful |")
     assert len(too_short) == 1
-    gone = project_rules.unexplained(SMALL, PAGE + PAGE.replace("builder", "tester").replace("some", "other"))
+    gone = project_rules.find_unexplained(SMALL, PAGE + PAGE.replace("builder", "tester").replace("some", "other"))
     assert gone == ["docs/about/dependencies.md: other-thing is not a dependency"]
 
 

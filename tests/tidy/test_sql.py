@@ -16,7 +16,7 @@ DIALECTS = ("sqlite", "postgres")
 
 def test_sql_is_never_built() -> None:
     folders = [folder for folder in PRODUCT_FOLDERS if folder != "examples"]
-    expect_none(c for source in sources(*folders) for c in sql_rules.built_sql(source))
+    expect_none(c for source in sources(*folders) for c in sql_rules.find_built_sql(source))
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -91,12 +91,12 @@ STATIC = [
 
 @pytest.mark.parametrize("text", BUILT)
 def test_built_sql_is_noticed(text: str) -> None:
-    assert list(sql_rules.built_sql(Source("src/perdure/store/x.py", text))) != []
+    assert list(sql_rules.find_built_sql(Source("src/perdure/store/x.py", text))) != []
 
 
 @pytest.mark.parametrize("text", STATIC)
 def test_static_sql_is_fine(text: str) -> None:
-    assert list(sql_rules.built_sql(Source("src/perdure/store/x.py", text))) == []
+    assert list(sql_rules.find_built_sql(Source("src/perdure/store/x.py", text))) == []
 
 
 GOOD = """\
@@ -110,16 +110,16 @@ SELECT k, v::text, ':not_one' FROM t;
 """
 
 
-def named(text: str) -> list[sql_rules.Statement]:
+def parse_statements(text: str) -> list[sql_rules.Statement]:
     return list(sql_rules.statements("queries.sql", text))
 
 
 def test_named_statements_are_read() -> None:
-    assert [(s.name, s.parameters, s.place) for s in named(GOOD)] == [
+    assert [(s.name, s.parameters, s.place) for s in parse_statements(GOOD)] == [
         ("put", ("key", "value"), "queries.sql:1"),
         ("all", (), "queries.sql:5"),
     ]
-    assert list(sql_rules.badly_named(named(GOOD))) == []
+    assert list(sql_rules.badly_named(parse_statements(GOOD))) == []
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_named_statements_are_read() -> None:
     ],
 )
 def test_bad_names_are_noticed(bad: str, complaint: str) -> None:
-    assert complaint in "\n".join(sql_rules.badly_named(named(bad)))
+    assert complaint in "\n".join(sql_rules.badly_named(parse_statements(bad)))
 
 
 def test_dialects_that_differ_are_noticed(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ for number in range(1_000_000):
 
 
 @contextmanager
-def busy_agent(path: Path) -> Iterator[None]:
+def run_busy_agent(path: Path) -> Iterator[None]:
     """An agent in another process writes one run after the other, until the block ends."""
     writer = start(BUSY, path)
     try:

@@ -36,7 +36,7 @@ def keep(store: Store, value: Any, known: Any = frozenset()) -> trees.ObjectTree
     return tree
 
 
-def added(tree: trees.ObjectTree, seen: set[bytes]) -> int:
+def count_added_bytes(tree: trees.ObjectTree, seen: set[bytes]) -> int:
     """The bytes that a version adds to those of before."""
     new = {id: len(id) + len(data) + ROW_BYTES for id, _, data in (one.args for one in tree.objects) if id not in seen}
     seen.update(new)

@@ -30,7 +30,7 @@ WEIGHTS = {
 }
 
 
-def same(a: dict[str, Any], b: dict[str, Any]) -> None:
+def assert_same(a: dict[str, Any], b: dict[str, Any]) -> None:
     assert list(a) == list(b)
     for name, array in a.items():
         assert (array.dtype, array.shape) == (b[name].dtype, b[name].shape)
@@ -44,10 +44,10 @@ def agent(tmp_path: Path) -> Agent:
 
 def test_arrays_come_back_exactly(agent: Agent) -> None:
     agent.artifacts.save("weights", WEIGHTS)
-    same(agent.artifacts.load("weights"), WEIGHTS)
+    assert_same(agent.artifacts.load("weights"), WEIGHTS)
     for name, array in WEIGHTS.items():
         agent.artifacts.save(f"one {name}", array)
-        same({name: agent.artifacts.load(f"one {name}")}, {name: array})
+        assert_same({name: agent.artifacts.load(f"one {name}")}, {name: array})
     agent.artifacts.save("none", {})
     assert agent.artifacts.load("none") == {}
     agent.artifacts.load("weights")["layer.0"][0, 0] = 7  # one's own, and writable
@@ -62,7 +62,7 @@ def test_one_changed_layer_adds_little(agent: Agent) -> None:
     first, second = agent.artifacts.usage()
     assert first.added > 7_000_000
     assert second.added < 300_000
-    same(agent.artifacts.load("weights"), weights)
+    assert_same(agent.artifacts.load("weights"), weights)
 
 
 def test_safetensors_reads_ours_and_we_read_theirs(agent: Agent, tmp_path: Path) -> None:
@@ -71,10 +71,10 @@ def test_safetensors_reads_ours_and_we_read_theirs(agent: Agent, tmp_path: Path)
     agent.artifacts.save("weights", WEIGHTS)
     path = agent.artifacts.load("weights", to=tmp_path / "weights.safetensors")
     found = theirs.load_file(path)
-    same({name: found[name] for name in WEIGHTS}, WEIGHTS)
+    assert_same({name: found[name] for name in WEIGHTS}, WEIGHTS)
     made = theirs.save(plain, metadata={"format": "np"})
     read = arrays.read_arrays([made])
-    same({name: read[name] for name in WEIGHTS}, WEIGHTS)
+    assert_same({name: read[name] for name in WEIGHTS}, WEIGHTS)
 
 
 def test_what_has_no_place_there_is_refused(agent: Agent) -> None:

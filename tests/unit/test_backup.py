@@ -13,7 +13,7 @@ import pytest
 from perdure.cli.main import main
 from perdure.journal.rebuild import check
 from perdure.journal.verify import verify
-from tests.conformance.rich_store import behind, copy_to, opened
+from tests.conformance.rich_store import behind, copy_to, open_copy
 from tests.unit import child
 
 
@@ -31,7 +31,7 @@ def test_a_backup_has_everything(path: Path, tmp_path: Path, capsys: pytest.Capt
     assert backup(path, target, "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert told["verified"] is True
-    with closing(opened(path)) as store, closing(opened(target)) as copy:
+    with closing(open_copy(path)) as store, closing(open_copy(target)) as copy:
         report = verify(copy)
         assert report == verify(store)
         assert (told["entries"], told["objects"]) == (report.entries, report.objects)
@@ -81,11 +81,11 @@ def test_a_damaged_store_is_not_backed_up(path: Path, tmp_path: Path, capsys: py
 
 
 def test_a_store_in_use_is_copied_as_of_one_moment(path: Path, tmp_path: Path) -> None:
-    with child.busy_agent(path):
+    with child.run_busy_agent(path):
         codes = [backup(path, tmp_path / f"copy{turn}.db") for turn in range(5)]
     assert codes == [0] * 5
     for turn in range(5):
-        with closing(opened(tmp_path / f"copy{turn}.db")) as copy:
+        with closing(open_copy(tmp_path / f"copy{turn}.db")) as copy:
             assert check(copy) == []
 
 
@@ -94,8 +94,8 @@ def test_a_large_store_is_copied_although_it_changes_all_the_time(path: Path, tm
         raw.execute("CREATE TABLE ballast (data)").fetchall()
         raw.execute("INSERT INTO ballast VALUES (zeroblob(20000000))").fetchall()
     told: list[tuple[int, int]] = []
-    with child.busy_agent(path):
-        with closing(opened(path)) as store:
+    with child.run_busy_agent(path):
+        with closing(open_copy(path)) as store:
             store.backup(str(tmp_path / "copy.db"), lambda done, total: told.append((done, total)))
     assert [done for done, _ in told] == sorted({done for done, _ in told})  # never from the beginning again
     assert len({total for _, total in told}) == 1

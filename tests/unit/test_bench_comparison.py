@@ -26,9 +26,9 @@ from bench.comparison.standings import POSTGRES, SQLITE, Costs, Crash, Entrant, 
 from bench.failures import Killed
 from bench.lab import ROOT, Lab, run
 from bench.pages import svg, words, write_pages
-from bench.report import COMPARED, Report, compared
+from bench.report import COMPARED, Report, format_contender
 from bench.rows import Row, at_most
-from bench.syncs import SHARED_BYTES, shared_count
+from bench.syncs import SHARED_BYTES, read_shared_count
 from tests.tidy.project_rules import PIN
 
 PERDURE = Entrant("perdure", SQLITE)
@@ -48,11 +48,11 @@ def test_a_killed_contender_goes_on_where_it_was(lab: Lab) -> None:
     arena = Arena(lab, None, None)
     place = arena.place(PERDURE)
     with arena.companion(PERDURE, place) as companion:
-        companion.opened()
+        companion.wait_opened()
         assert companion.calls(4).bodies == 4
         companion.kill()
     with arena.companion(PERDURE, place) as companion:
-        companion.opened()
+        companion.wait_opened()
         assert companion.calls(4).bodies == 0
         assert companion.calls(1).bodies == 1
         assert "synchronous=full" in companion.facts()["durability"]
@@ -103,7 +103,7 @@ def test_syncs_of_several_processes_add_up(lab: Lab, tmp_path: Path) -> None:
     for number in range(2):
         command = [sys.executable, "-c", code, str(tmp_path / str(number))]
         subprocess.run(command, env={**os.environ, **lab.probe.shared_environment(shared)}, check=True)
-    assert shared_count(shared) == 4
+    assert read_shared_count(shared) == 4
 
 
 # -- the proxy that counts -------------------------------------------------------------------------------------
@@ -241,12 +241,12 @@ def test_a_section_that_is_measured_again_takes_its_place(tmp_path: Path, monkey
     reports.save(whole)
     once_more = Report(whole.date, whole.machine, 0, 0, False, False, [Row("step", "x", 3), Row("step", "y", 4)])
     reports.save_again(once_more)
-    now = reports.saved()
+    now = reports.load_saved()
     assert (
         now is not None
         and now.complete
         and now.again == ["step"]
-        and "once more on that day: step" in words.measured_on(now)
+        and "once more on that day: step" in words.describe_machine(now)
     )
     assert [(row.section, row.what, row.measured) for row in now.rows] == [
         ("step", "x", 3),
@@ -254,18 +254,18 @@ def test_a_section_that_is_measured_again_takes_its_place(tmp_path: Path, monkey
         ("state", "get", 47),
     ]
     reports.save_again(msgspec.structs.replace(once_more, date="2026-01-02"))
-    assert reports.saved() == now
+    assert reports.load_saved() == now
 
 
 def test_a_report_survives_its_file() -> None:
     report = a_report()
     assert msgspec.json.decode(msgspec.json.encode(report), type=Report) == report
-    assert len(compared(report.standings[0])) == len(COMPARED)
+    assert len(format_contender(report.standings[0])) == len(COMPARED)
 
 
 def test_words_and_figures_must_fit() -> None:
     with pytest.raises(AssertionError, match="do not fit"):
-        words.filled("performance.md", {"measured_on": ["x"]})
+        words.fill_page("performance.md", {"measured_on": ["x"]})
 
 
 def test_pictures_are_well_formed_and_stay_inside_their_frame() -> None:
@@ -294,12 +294,12 @@ def test_what_runs_among_the_peers_needs_nothing_of_ours() -> None:
     own |= {"dbos_crowd": "dbos", "our_crowd": "perdure", "chroma": "chromadb"}
     for path in [*(ROOT / "bench" / "peers").glob("*.py"), ROOT / "bench" / "syncs.py"]:
         tree = ast.parse(path.read_text("utf-8"))
-        needed = {name.partition(".")[0] for node in tree.body for name in _imported(node)}
+        needed = {name.partition(".")[0] for node in tree.body for name in _find_imports(node)}
         foreign = needed - sys.stdlib_module_names - {"bench", own.get(path.stem, "")}
         assert not foreign, f"{path.name} imports {foreign}"
 
 
-def _imported(node: ast.stmt) -> list[str]:
+def _find_imports(node: ast.stmt) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     return [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []

@@ -179,7 +179,7 @@ def test_verdicts(bar: rows.Bar | None, measured: float | None, verdict: Verdict
 def test_a_sync_too_many_fails_the_benchmark(lab: Lab, found: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"counts": found | {"step": found["step"] | {"syncs": [1, 2]}}, "pages": {"pages": 2}, "bytes": {"bytes": 2}}
     monkeypatch.setattr(lab, "measure", lambda name, **arguments: told[name])
-    failed = [row for row in sections.counted(lab) if row.verdict is Verdict.FAIL]
+    failed = [row for row in sections.counts(lab) if row.verdict is Verdict.FAIL]
     assert [(row.what, row.hard) for row in failed] == [("step: syncs", True)]
 
 

@@ -26,7 +26,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     lab.close()
 
 
-def standing(entry: Entry, *, ms: float, size: int) -> SaverStanding:
+def make_standing(entry: Entry, *, ms: float, size: int) -> SaverStanding:
     times = Times(ms, ms * 2)
     talk = Talked(times, times, times, times, times, times, ms, {1000: size})
     loop = Looped(ms, ms, size)
@@ -36,7 +36,7 @@ def standing(entry: Entry, *, ms: float, size: int) -> SaverStanding:
 def standings(*, ms: float, size: int) -> dict[Entry, SaverStanding]:
     """Ours beside theirs, which take 10 ms and 300 MB each."""
     return {
-        entry: standing(entry, ms=ms, size=size) if entry.ours else standing(entry, ms=10, size=300_000_000)
+        entry: make_standing(entry, ms=ms, size=size) if entry.ours else make_standing(entry, ms=10, size=300_000_000)
         for entry in ENTRIES
     }
 
@@ -66,7 +66,7 @@ def test_the_page_has_no_empty_slots(tmp_path: Path) -> None:
 @pytest.mark.parametrize("entry", [Entry("InMemorySaver", MEMORY), Entry("Async PerdureSaver", SQLITE)])
 def test_a_saver_does_what_it_is_told(lab: Lab, entry: Entry) -> None:
     player = Player(lab, entry, sys.executable)
-    player.opened()
+    player.wait_opened()
     assert len(player.do("steps", thread="talk", kind="messages", first=0, size=3)["puts"]) == 3
     assert len(player.do("gets", thread="talk", times=2, messages=3)["gets"]) == 2
     assert player.do("loop", thread="loop", steps=3)["ms"] > 0

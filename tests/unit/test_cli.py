@@ -16,8 +16,8 @@ import pytest
 
 from perdure import Agent
 from perdure.cli.main import COMMANDS, EXIT_CODES, SECTIONS, cli, main
-from perdure.cli.output import CommandOutput, ago, clean, counted, plain, shown, size
-from perdure.cli.store_option import repeated_options
+from perdure.cli.output import CommandOutput, clean, format_age, format_count, format_value, size, to_json_value
+from perdure.cli.store_option import repeat_options
 from tests.conformance.rich_store import copy_to
 
 ROOT = Path(__file__).parents[2]
@@ -109,11 +109,9 @@ def test_the_numbers_in_the_documentation_are_right(tmp_path: Path) -> None:
 
 
 def test_what_is_printed_to_be_copied_has_no_password() -> None:
-    assert (
-        repeated_options("postgresql://ann:secret@host/db?schema=x") == " --store 'postgresql://ann@host/db?schema=x'"
-    )
-    assert repeated_options("a b.db", "two words") == " --agent 'two words' --store 'a b.db'"
-    assert repeated_options(None) == ""
+    assert repeat_options("postgresql://ann:secret@host/db?schema=x") == " --store 'postgresql://ann@host/db?schema=x'"
+    assert repeat_options("a b.db", "two words") == " --agent 'two words' --store 'a b.db'"
+    assert repeat_options(None) == ""
 
 
 def test_help_loads_neither_commands_nor_what_they_need() -> None:
@@ -308,7 +306,7 @@ def test_text_from_a_store_is_only_text(command: list[str], tmp_path: Path, capf
     make_evil(path)
     main([*command, "--store", str(path)])
     told = capfd.readouterr()
-    for text in (told.out, told.err, in_terminal(*command, "--store", str(path), colour=False)):
+    for text in (told.out, told.err, run_in_terminal(*command, "--store", str(path), colour=False)):
         for line in text.splitlines():
             assert line.isprintable(), ascii(line)
     main([*command, "--store", str(path), "--json"])
@@ -316,7 +314,7 @@ def test_text_from_a_store_is_only_text(command: list[str], tmp_path: Path, capf
     assert (told.out + told.err).isascii()
 
 
-def in_terminal(*arguments: str, colour: bool = True, columns: int = 400) -> str:
+def run_in_terminal(*arguments: str, colour: bool = True, columns: int = 400) -> str:
     """What a command writes to a terminal; without colour, what remains after its colours are taken away."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns)}
@@ -335,7 +333,7 @@ def in_terminal(*arguments: str, colour: bool = True, columns: int = 400) -> str
 
 
 def test_a_terminal_gets_colours_and_a_pipe_gets_none(path: Path) -> None:
-    assert re.search(r"\x1b\[\d+m *finished", in_terminal("runs", "--store", str(path)))
+    assert re.search(r"\x1b\[\d+m *finished", run_in_terminal("runs", "--store", str(path)))
     piped = perdure("runs", "--store", str(path))
     assert piped.stdout.isascii()
     assert "\x1b" not in piped.stdout
@@ -344,9 +342,9 @@ def test_a_terminal_gets_colours_and_a_pipe_gets_none(path: Path) -> None:
 
 
 def test_a_narrow_terminal_gets_cards_instead_of_a_table(path: Path) -> None:
-    lines = in_terminal("runs", "--status", "failed", "--store", str(path), colour=False, columns=40).splitlines()
+    lines = run_in_terminal("runs", "--status", "failed", "--store", str(path), colour=False, columns=40).splitlines()
     assert lines[:4] == ["in-doubt", "  AGENT       travel", "  STATUS      failed", "  DONE        0"]
-    wide = in_terminal("runs", "--status", "failed", "--store", str(path), colour=False, columns=80).splitlines()
+    wide = run_in_terminal("runs", "--status", "failed", "--store", str(path), colour=False, columns=80).splitlines()
     assert wide[1].split() == ["RUN", "AGENT", "STATUS", "DONE", "LAST", "ENTRY", "WAITS", "FOR"]
 
 
@@ -370,19 +368,19 @@ def test_ascii_terminals_see_everything(path: Path) -> None:
 
 def test_values_become_json_without_loss_of_sense() -> None:
     values = {"a": (1, {2}), 3: float("nan"), "b": b"\x00", "deep": [None, True, 1.5, "text"]}
-    assert plain(values) == {"a": [1, [2]], "3": "nan", "b": "b'\\x00'", "deep": [None, True, 1.5, "text"]}
+    assert to_json_value(values) == {"a": [1, [2]], "3": "nan", "b": "b'\\x00'", "deep": [None, True, 1.5, "text"]}
 
 
 def test_one_is_singular() -> None:
-    assert [counted(n, "entry", "entries") for n in (0, 1, 2)] == ["0 entries", "1 entry", "2 entries"]
-    assert [counted(n, "run") for n in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
+    assert [format_count(n, "entry", "entries") for n in (0, 1, 2)] == ["0 entries", "1 entry", "2 entries"]
+    assert [format_count(n, "run") for n in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
 
 
 def test_sizes_and_times_for_people() -> None:
     assert [size(n) for n in (12, 1_500, 2_000_000, 3_100_000_000)] == ["12 bytes", "1.5 kB", "2.0 MB", "3.1 GB"]
-    assert [ago(0, n * 1000) for n in (5, 65, 7_300, 180_000)] == ["5 s ago", "1 min ago", "2 h ago", "2 d ago"]
-    assert ago(5, 0) == "0 s ago"  # a clock that was set back
-    assert shown("x" * 500).endswith("…")
+    assert [format_age(0, n * 1000) for n in (5, 65, 7_300, 180_000)] == ["5 s ago", "1 min ago", "2 h ago", "2 d ago"]
+    assert format_age(5, 0) == "0 s ago"  # a clock that was set back
+    assert format_value("x" * 500).endswith("…")
 
 
 def test_a_moved_store_is_a_warning_in_one_line(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,7 +45,7 @@ def environment(path: Path, **more: str) -> dict[str, str]:
     return {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "PERDURE_URL": str(path), "TERM": "dumb", **more}
 
 
-def typed_into_bash(lines: Sequence[str], rcfile: Path, path: Path) -> str:
+def type_into_bash(lines: Sequence[str], rcfile: Path, path: Path) -> str:
     ours, theirs = pty.openpty()
     bash = ["bash", "--noprofile", "--rcfile", str(rcfile), "-i"]
     with subprocess.Popen(
@@ -74,7 +74,7 @@ def test_bash_completes_the_line_that_somebody_types(path: Path, capsys: pytest.
         "perdure show a:b\t",
         "perdure show ev\t",
     ]
-    told = re.findall(r"^<.*>", typed_into_bash(lines, rcfile, path), re.M)
+    told = re.findall(r"^<.*>", type_into_bash(lines, rcfile, path), re.M)
     # What a shell might take for more than text is not offered.
     assert told == ["<show deploy@1/push --agent airline>", "<runs --status crashed>", "<show a:b:c>", "<show ev>"]
 

@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> Path:
     return copy_to(tmp_path / "perdure.db")
 
 
-def told(path: Path, capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> Any:
+def run_command(path: Path, capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> Any:
     assert main(["events", *arguments, "--store", str(path)]) == code
     captured = capsys.readouterr()
     if code:
@@ -35,33 +35,38 @@ def told(path: Path, capsys: pytest.CaptureFixture[str], *arguments: str, code: 
 
 
 def test_events_are_shown_the_newest_last(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    header, *lines = told(path, capsys).splitlines()
+    header, *lines = run_command(path, capsys).splitlines()
     assert header.split() == ["AT", "AGENT", "RUN", "KIND", "PAYLOAD"]
     assert [line.split()[3:5] for line in lines] == [["finished", "DECISION"], ["-", "PAGE_SEEN"], ["-", "decision"]]
     assert "{'what': 'go on', 'why': 'it is cheap', 'options': []}" in lines[-1]
-    decision, seen, last = told(path, capsys, "--json")
+    decision, seen, last = run_command(path, capsys, "--json")
     assert decision == {
         "agent": "travel", "kind": "DECISION", "payload": {"why": "cheapest"}, "run": "finished",
         "at": decision["at"], "position": decision["position"],
     }  # fmt: skip
-    assert told(path, capsys, "--limit", "1", "--json") == [last]
-    assert told(path, capsys, "--since", decision["position"], "--limit", "1", "--json") == [seen]
-    assert told(path, capsys, "--since", decision["at"], "--limit", "1", "--json") == [decision]
-    assert told(path, capsys, "--since", "1h", "--json", "--kind", "DECISION", "--kind", "decision") == [decision, last]
-    assert told(path, capsys, "--run", "finished", "--json") == [decision]
+    assert run_command(path, capsys, "--limit", "1", "--json") == [last]
+    assert run_command(path, capsys, "--since", decision["position"], "--limit", "1", "--json") == [seen]
+    assert run_command(path, capsys, "--since", decision["at"], "--limit", "1", "--json") == [decision]
+    assert run_command(path, capsys, "--since", "1h", "--json", "--kind", "DECISION", "--kind", "decision") == [
+        decision,
+        last,
+    ]
+    assert run_command(path, capsys, "--run", "finished", "--json") == [decision]
 
 
 def test_what_is_not_there_is_told(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(path, capsys, "--kind", "DECIDED") == "no such events; known kinds: DECISION, PAGE_SEEN, decision\n"
-    assert told(path, capsys, "--run", "failed") == "no events\n"
-    assert "no run 'fnished'" in told(path, capsys, "--run", "fnished", code=2)
-    assert "no agent 'nobody'" in told(path, capsys, "--agent", "nobody", code=2)
-    assert "2h" in told(path, capsys, "--since", "yesterday", code=2)
-    assert "2h" in told(path, capsys, "--since", "99999999999999d", code=2)
-    assert "in the range" in told(path, capsys, "--limit", "9" * 30, code=2)
-    every = told(path, capsys)
+    assert (
+        run_command(path, capsys, "--kind", "DECIDED") == "no such events; known kinds: DECISION, PAGE_SEEN, decision\n"
+    )
+    assert run_command(path, capsys, "--run", "failed") == "no events\n"
+    assert "no run 'fnished'" in run_command(path, capsys, "--run", "fnished", code=2)
+    assert "no agent 'nobody'" in run_command(path, capsys, "--agent", "nobody", code=2)
+    assert "2h" in run_command(path, capsys, "--since", "yesterday", code=2)
+    assert "2h" in run_command(path, capsys, "--since", "99999999999999d", code=2)
+    assert "in the range" in run_command(path, capsys, "--limit", "9" * 30, code=2)
+    every = run_command(path, capsys)
     for all_of_them in (["--since", "0001-01-01"], ["--since", "300000d"], ["--limit", str(NUMBER_MAX)]):
-        assert told(path, capsys, *all_of_them) == every
+        assert run_command(path, capsys, *all_of_them) == every
 
 
 def test_events_are_followed(path: Path) -> None:
@@ -99,7 +104,7 @@ def test_an_old_store_gets_the_view_of_what_its_runs_have_noted(path: Path, caps
         connection.close()
 
     forget()
-    assert [event["kind"] for event in told(path, capsys, "--json")] == ["DECISION", "PAGE_SEEN", "decision"]
+    assert [event["kind"] for event in run_command(path, capsys, "--json")] == ["DECISION", "PAGE_SEEN", "decision"]
     forget()
     agent = Agent("travel", store=path)
     assert [event.kind for event in agent.events.read()] == ["DECISION", "PAGE_SEEN", "decision"]

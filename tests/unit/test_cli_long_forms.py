@@ -23,7 +23,7 @@ def store(tmp_path: Path) -> str:
     return str(path)
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert main(list(arguments)) == 0, capsys.readouterr().err
     return capsys.readouterr().out
 
@@ -45,18 +45,18 @@ def test_the_long_form_does_what_the_short_one_does(
     store: str, long: tuple[str, ...], short: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     where = ("--json", "--store", store)
-    assert said(capsys, *long, *where) == said(capsys, *short, *where)
+    assert run_command(capsys, *long, *where) == run_command(capsys, *short, *where)
 
 
 def test_every_long_form_leads_to_a_command_and_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert {short[0] for short in NOUN_VERB.values()} <= set(COMMANDS)
     for long in (*NOUN_VERB, *(one.split() for one in LONG_ONLY)):
-        assert said(capsys, *long, "--help").startswith("Usage: perdure ")
+        assert run_command(capsys, *long, "--help").startswith("Usage: perdure ")
 
 
 def test_state_is_set_with_a_version(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     set_it = ["state", "set", "prefs", "bags", "2", "--if-version", "0", "--store", store, "--json"]
-    told = json.loads(said(capsys, *set_it))
+    told = json.loads(run_command(capsys, *set_it))
     assert told == {"agent": "travel", "namespace": "prefs", "key": "bags", "version": 1}
     assert main(set_it) == 2
     assert json.loads(capsys.readouterr().err)["error"]["name"] == "VersionConflict"
@@ -67,9 +67,9 @@ def test_state_is_set_with_a_version(store: str, capsys: pytest.CaptureFixture[s
 def test_agents_are_listed_with_their_runs(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     with Agent("idle", store=store) as agent, pytest.raises(ConnectionError), agent.run("r"):
         raise ConnectionError
-    rows = json.loads(said(capsys, "agents", "--json", "--store", store))
+    rows = json.loads(run_command(capsys, "agents", "--json", "--store", store))
     assert [(row["name"], row["runs"], row["unfinished"]) for row in rows] == [("idle", 1, 1), ("travel", 1, 0)]
-    assert "travel" in said(capsys, "agents", "list", "--store", store)
+    assert "travel" in run_command(capsys, "agents", "list", "--store", store)
 
 
 def test_resume_starts_the_program_of_a_paused_run(

@@ -73,7 +73,7 @@ def test_what_was_read_stays_when_it_is_interrupted(
 
 
 @pytest.fixture
-def known(tmp_path: Path) -> Path:
+def make_known_store(tmp_path: Path) -> Path:
     where = tmp_path / "perdure.db"
     with closing(Agent("guide", store=f"sqlite:///{where}", embedder=False)) as agent:
         agent.memory.remember("Dan drinks tea", about="dan", source="web")
@@ -83,61 +83,67 @@ def known(tmp_path: Path) -> Path:
     return where
 
 
-def in_json(capsys: pytest.CaptureFixture[str], path: Path, *arguments: str) -> Any:
+def run_json(capsys: pytest.CaptureFixture[str], path: Path, *arguments: str) -> Any:
     assert main(["memory", *arguments, "--json", "--store", str(path)]) == 0
     return json.loads(capsys.readouterr().out)
 
 
-def test_json_says_that_nothing_was_done_and_what_would_go(known: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = in_json(capsys, known, "list", "--all")
-    asked = in_json(capsys, known, "forget", "--about", "dan")
+def test_json_says_that_nothing_was_done_and_what_would_go(
+    make_known_store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = run_json(capsys, make_known_store, "list", "--all")
+    asked = run_json(capsys, make_known_store, "forget", "--about", "dan")
     assert (asked["done"], asked["memories"]) == (False, before)
     [path] = asked["archives"]
-    assert in_json(capsys, known, "forget", "--text", "No such text") == {"done": False, "memories": [], "archives": []}
+    assert run_json(capsys, make_known_store, "forget", "--text", "No such text") == {
+        "done": False,
+        "memories": [],
+        "archives": [],
+    }
     [tea] = [row["id"] for row in before if row["source"] == "web"]
-    undone = in_json(capsys, known, "rollback", "--source", "web")
+    undone = run_json(capsys, make_known_store, "rollback", "--source", "web")
     assert undone == {"done": False, "withdrawn": [tea], "derived": [], "restored": [], "kept": []}
-    assert in_json(capsys, known, "list", "--all") == before
-    assert main(["memory", "rollback", "--source", "web", "--store", str(known)]) == 0
+    assert run_json(capsys, make_known_store, "list", "--all") == before
+    assert main(["memory", "rollback", "--source", "web", "--store", str(make_known_store)]) == 0
     assert "Dan drinks tea" in (told := capsys.readouterr().out) and "nothing was done" in told
-    assert in_json(capsys, known, "rollback", "--source", "web", "--yes")["withdrawn"] == [tea]
-    done = in_json(capsys, known, "forget", "--about", "dan", "--yes")
+    assert run_json(capsys, make_known_store, "rollback", "--source", "web", "--yes")["withdrawn"] == [tea]
+    done = run_json(capsys, make_known_store, "forget", "--about", "dan", "--yes")
     assert (done["done"], len(done["ids"]), [row["what"] for row in done["elsewhere"]]) == (True, 2, [path])
     # What is only in an archive is asked about as well.
-    again = in_json(capsys, known, "forget", "--about", "dan", "--everywhere")
+    again = run_json(capsys, make_known_store, "forget", "--about", "dan", "--everywhere")
     assert (again, Path(path).exists()) == ({"done": False, "memories": [], "archives": [path]}, True)
-    assert in_json(capsys, known, "forget", "--about", "dan", "--everywhere", "--yes")["erased"]
+    assert run_json(capsys, make_known_store, "forget", "--about", "dan", "--everywhere", "--yes")["erased"]
     assert not Path(path).exists()
 
 
-def test_all_that_can_be_said_of_a_memory(known: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_that_can_be_said_of_a_memory(make_known_store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = ("--tag", "a", "--tag", "b", "--importance", "0.9", "--ttl", "30d", "--valid-from", "2026-05-31")
-    made = in_json(capsys, known, "remember", "Dan moved to Oslo", *said)
+    made = run_json(capsys, make_known_store, "remember", "Dan moved to Oslo", *said)
     assert (made["tags"], made["importance"], made["valid_from"]) == (["a", "b"], 0.9, "2026-05-31T00:00:00Z")
     assert made["expires"]
     for wrong in (("--ttl", "soon"), ("--valid-from", "soon")):
-        assert main(["memory", "remember", "Dan moved to Oslo", *wrong, "--store", str(known)]) == 2
+        assert main(["memory", "remember", "Dan moved to Oslo", *wrong, "--store", str(make_known_store)]) == 2
         assert "soon" in capsys.readouterr().err
 
 
-def test_a_question_has_the_filters_of_the_library(known: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_question_has_the_filters_of_the_library(make_known_store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     day = ("--valid-from", "2026-05-31", "--kind", "episodic")
     for text, more in (
         ("Fay sings in Rome", ("--tag", "a", "--trust", "untrusted", *day)),
         ("Fay sings in Oslo", ("--tag", "a", "--tag", "b", "--trust", "0.9", "--kind", "episodic")),
     ):
-        in_json(capsys, known, "remember", text, *more)
+        run_json(capsys, make_known_store, "remember", text, *more)
 
     def found(*options: str) -> list[str]:
-        said = in_json(capsys, known, "recall", "where does Fay sing?", "-k", "2", *options)
+        said = run_json(capsys, make_known_store, "recall", "where does Fay sing?", "-k", "2", *options)
         return sorted(row["text"].split()[-1] for row in said if "Fay" in row["text"])
 
     assert found() == ["Oslo", "Rome"]
     assert found("--tag", "b") == found("--min-trust", "0.5") == found("--since", "2026-06-01") == ["Oslo"]
     assert found("--until", "2026-05-31") == found("--as-of", "2026-05-31") == ["Rome"]
     assert found("--kind", "semantic") == found("--known-at", "2026-01-01") == []
-    assert main(["memory", "recall", "Fay", "--around", "1", "--store", str(known)]) == 0
+    assert main(["memory", "recall", "Fay", "--around", "1", "--store", str(make_known_store)]) == 0
     assert "neighbour: " in capsys.readouterr().out
-    assert main(["memory", "recall", "Fay", "--min-trust", "much", "--store", str(known)]) == 2
+    assert main(["memory", "recall", "Fay", "--min-trust", "much", "--store", str(make_known_store)]) == 2
     assert "--min-trust" in capsys.readouterr().err
-    assert len(in_json(capsys, known, "forget", "--tag", "a", "--yes")["ids"]) == 2
+    assert len(run_json(capsys, make_known_store, "forget", "--tag", "a", "--yes")["ids"]) == 2

@@ -46,13 +46,13 @@ def command(folder: Path, *program: str, options: tuple[str, ...] = ()) -> list[
     return [sys.executable, "-m", "perdure.cli", "run", "--store", store, "--backoff", "10ms", *options, "--", *program]
 
 
-def supervised(folder: Path, *program: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+def run_supervised(folder: Path, *program: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     line = command(folder, *program, options=options)
     return subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False)
 
 
 def test_a_program_that_is_killed_twice_ends_and_repeats_nothing(folder: Path) -> None:
-    ended = supervised(folder, sys.executable, "agent.py", "-1", options=("--json",))
+    ended = run_supervised(folder, sys.executable, "agent.py", "-1", options=("--json",))
     assert ended.returncode == 0
     assert ended.stdout.splitlines()[0] == "done"
     assert json.loads(ended.stdout.partition("\n")[2])["starts"] == 3
@@ -61,7 +61,7 @@ def test_a_program_that_is_killed_twice_ends_and_repeats_nothing(folder: Path) -
 
 
 def test_a_crash_that_comes_again_at_the_same_place_is_left_alone(folder: Path) -> None:
-    ended = supervised(folder, sys.executable, "agent.py", "1")
+    ended = run_supervised(folder, sys.executable, "agent.py", "1")
     assert ended.returncode == 1
     assert ended.stderr.count("ValueError: always here\n") >= 3
     assert "given up: it has crashed 3 times at the same place" in ended.stderr
@@ -71,13 +71,13 @@ def test_a_crash_that_comes_again_at_the_same_place_is_left_alone(folder: Path) 
 
 
 def test_restarts_can_be_limited(folder: Path) -> None:
-    ended = supervised(folder, sys.executable, "agent.py", "-1", options=("--restarts", "1"))
+    ended = run_supervised(folder, sys.executable, "agent.py", "-1", options=("--restarts", "1"))
     assert ended.returncode == 128 + signal.SIGKILL
     assert "given up: it was restarted 1 time" in ended.stderr
 
 
 def test_what_cannot_be_started_is_told(folder: Path) -> None:
-    ended = supervised(folder, "no-such-program")
+    ended = run_supervised(folder, "no-such-program")
     assert ended.returncode == 2
     assert "no-such-program cannot be started" in ended.stderr
 
@@ -109,7 +109,7 @@ def test_a_program_whose_run_is_paused_or_cancelled_is_left_alone(folder: Path) 
     for order, status in (("pause", "paused"), ("pause", "paused"), ("cancel", "cancelled")):
         if order == "cancel":
             subprocess.run([*command(folder)[:3], "resume", "job", *command(folder)[4:6]], cwd=folder, check=True)
-        ended = supervised(folder, sys.executable, "agent.py", order)
+        ended = run_supervised(folder, sys.executable, "agent.py", order)
         assert ended.returncode == 1
         assert f"perdure: run job of agent worker is {status} by ann: left alone" in ended.stderr
         assert "started again" not in ended.stderr

@@ -16,7 +16,7 @@ import pytest
 from perdure import Agent, InDoubt, RunWaiting
 from perdure.cli.main import main
 from perdure.errors import NotStorable
-from tests.conformance.rich_store import LARGE, behind, copy_to, opened
+from tests.conformance.rich_store import LARGE, behind, copy_to, open_copy
 
 pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.StoreMovedWarning")
 
@@ -110,7 +110,7 @@ def test_a_damaged_run_does_not_hide_the_others(cli: Cli) -> None:
 def test_reading_registers_nobody(cli: Cli) -> None:
     for command in (["runs"], ["show", "finished"], ["verify"], ["rebuild", "--check"], ["doctor"]):
         cli(*command, code=1 if command == ["doctor"] else 0)  # the copy has another home
-    store = opened(cli.path)
+    store = open_copy(cli.path)
     assert store.read("holders_at_work", (0,)) == []
     assert len(store.read("all_streams")) == 13
     store.close()
@@ -296,7 +296,7 @@ def test_values_of_unknown_types_are_named_and_can_be_answered_about(cli: Cli) -
 # -- answer ---------------------------------------------------------------------------------------------------
 
 
-def resumed(path: Path, run_id: str) -> Any:
+def resume_program(path: Path, run_id: str) -> Any:
     """Start the program again; returns what `book` came to."""
     agent = Agent("travel", store=path)
 
@@ -315,7 +315,7 @@ def resumed(path: Path, run_id: str) -> Any:
 def test_done_gives_the_result(cli: Cli, run_id: str) -> None:
     told = cli("answer", run_id, "--done", '{"booking": "AB12"}', "--by", "ann")
     assert told.splitlines()[0] == "answered: done with result {'booking': 'AB12'}, by ann"
-    assert resumed(cli.path, run_id) == {"booking": "AB12"}
+    assert resume_program(cli.path, run_id) == {"booking": "AB12"}
     assert "according to ann" in cli("show", run_id)
 
 
@@ -324,13 +324,13 @@ def test_retry_runs_it_again_with_the_same_key(cli: Cli) -> None:
     told = cli.json("answer", "waiting", "--retry", "--key", key)
     assert (told["run"], told["verdict"]) == ("waiting", "retry")
     assert "@" in told["by"]
-    assert resumed(cli.path, "waiting") == f"booked again with {key}"
+    assert resume_program(cli.path, "waiting") == f"booked again with {key}"
 
 
 def test_fail_gives_up(cli: Cli) -> None:
     cli("answer", "waiting", "--fail")
     with pytest.raises(Exception, match="gave up on book"):
-        resumed(cli.path, "waiting")
+        resume_program(cli.path, "waiting")
 
 
 def test_the_first_answer_counts_and_is_shown(cli: Cli) -> None:

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from perdure import Agent, RunWaiting
 from perdure import records as r
-from perdure.cli.chart import TimeAxis, fitted, lines_of
+from perdure.cli.chart import TimeAxis, fit_line, lines_of
 from perdure.cli.main import main
 from perdure.cli.timeline_rows import TimelineBuilder
 from perdure.errors import RunPaused
 from perdure.journal.leases import Lease
 from perdure.platform.process import Holder
-from tests.conformance.kit import die, in_child
+from tests.conformance.kit import die, run_in_child
 from tests.conformance.rich_store import copy_to
 
 pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.StoreMovedWarning")
@@ -69,35 +69,37 @@ def story() -> list[r.JournalEntry]:
     return [r.JournalEntry(seq, T0 + at, record) for seq, (at, record) in enumerate(told, 1)]
 
 
-def drawn(events: list[r.JournalEntry], width: int, *, status: str = "crashed", ascii_only: bool = False) -> list[str]:
+def draw_timeline(
+    events: list[r.JournalEntry], width: int, *, status: str = "crashed", ascii_only: bool = False
+) -> list[str]:
     builder = TimelineBuilder(lambda event: type(event.record).__name__)
     for event in events:
         builder.add(event)
     picture = builder.picture(status, events[-1].at, items=False)
     lines = lines_of(picture, picture.rows, width, lambda packed: "AB12")
-    return ["".join(text for text, _ in fitted(line, width, not ascii_only)).rstrip() for line in lines]
+    return ["".join(text for text, _ in fit_line(line, width, not ascii_only)).rstrip() for line in lines]
 
 
 def test_the_picture_of_a_run() -> None:
-    assert [re.sub(r"\d\d:\d\d:\d\d", "00:00:00", line) for line in drawn(story(), 80)] == PICTURE.splitlines()
+    assert [re.sub(r"\d\d:\d\d:\d\d", "00:00:00", line) for line in draw_timeline(story(), 80)] == PICTURE.splitlines()
 
 
 def test_what_nobody_knows_stands_out() -> None:
-    killed = drawn(story()[:14], 100)
+    killed = draw_timeline(story()[:14], 100)
     assert re.search(r"^  book !  .*\?.* in doubt", killed[-2])
     assert killed[-1].startswith("✗ killed at ")
-    at_work = drawn(story()[:14], 100, status="")
+    at_work = draw_timeline(story()[:14], 100, status="")
     assert re.search(r"^  book !  .* running", at_work[-1])
-    waiting = drawn(story()[:18], 100)
+    waiting = draw_timeline(story()[:18], 100)
     assert re.search(r"approve Go on\? .* waiting", "\n".join(waiting))
-    assert all(line.isascii() for line in drawn(story(), 100, ascii_only=True))
+    assert all(line.isascii() for line in draw_timeline(story(), 100, ascii_only=True))
 
 
 def test_an_entry_of_a_kind_that_nobody_has_drawn_is_told() -> None:
     class Paused(r.Record, frozen=True):
         by: str
 
-    told = drawn([*story()[:3], r.JournalEntry(4, T0 + 3_500, Paused("ann"))], 100, status="paused")
+    told = draw_timeline([*story()[:3], r.JournalEntry(4, T0 + 3_500, Paused("ann"))], 100, status="paused")
     assert any(re.match("  paused .* Paused$", line) for line in told)  # and not that it was killed
     assert told[-1].startswith("‖ paused at ")
 
@@ -188,7 +190,7 @@ def test_how_each_process_left_the_run_is_told_apart(store_url: str, capsys: pyt
     with pytest.raises(RunWaiting):
         work()
     assert processes_of(store_url, "trip", capsys) == ["waited"]
-    in_child(killed)
+    run_in_child(killed)
     assert processes_of(store_url, "trip", capsys) == ["waited", "killed"]
     with pytest.raises(RunWaiting):
         work()
@@ -216,8 +218,8 @@ def test_a_run_that_is_paused_at_work_is_told_so(store_url: str, capsys: pytest.
 
 def test_a_holder_whose_lease_ran_out_was_taken_over_and_not_killed() -> None:
     elsewhere = Holder("other boot", "other ns", 7, 1, "ann")
-    assert Lease(1, 5, elsewhere, 0, left_ms=-1, one_host=False).ended() == "expired"
-    assert Lease(1, None, None, 0, left_ms=0).ended() == "released"
+    assert Lease(1, 5, elsewhere, 0, left_ms=-1, one_host=False).describe_end() == "expired"
+    assert Lease(1, None, None, 0, left_ms=0).describe_end() == "released"
     resumed = r.JournalEntry(15, T0 + 3_604_000, r.RunResumed(2, holder(9, "ben"), 0, None, "expired"))
-    told = drawn([*story()[:14], resumed], 100)
+    told = draw_timeline([*story()[:14], resumed], 100)
     assert any(line.startswith("‖ taken over at ") for line in told)

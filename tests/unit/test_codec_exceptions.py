@@ -17,7 +17,7 @@ from perdure import errors
 from perdure.errors import CorruptValue, NotStorable, StepFailed, UnknownType
 from perdure.values import codec
 from perdure.values.codec import exceptions
-from tests.unit.test_codec_values import same, texts, values
+from tests.unit.test_codec_values import is_same, texts, values
 
 
 class Registered(Exception):
@@ -72,7 +72,7 @@ class Group(ExceptionGroup[Exception]):
 codec.register_exception(Registered, Moved, Mixed, Shadowed, Group, json.JSONDecodeError)
 
 
-def back(error: Any) -> Any:
+def round_trip(error: Any) -> Any:
     return codec.decode(codec.encode(error))
 
 
@@ -82,7 +82,7 @@ def state(error: BaseException) -> Any:
     return type(error), args, str(error), vars(error), inner
 
 
-def _raised(code: str) -> Exception:
+def _catch(code: str) -> Exception:
     try:
         compile(code, "<test>", "exec")
         exec(code, {})
@@ -95,9 +95,9 @@ EXACT = [
     ValueError(), ValueError("x", 1, (2,)), KeyError("k"), KeyError(("a", 1)), StopIteration(5), TimeoutError(),
     NotImplementedError("n"), UserWarning("w"), ConnectionResetError(104, "reset"),
     OSError("plain"), OSError(5, "io"), FileNotFoundError(2, "gone", "a.txt"), OSError(18, "cross", "a", None, "b"),
-    _raised("import nothing_of_this_name"), _raised("from sys import nothing"), _raised("x +"), _raised("undefined"),
-    _raised("[].nothing"), _raised("b'\\xff'.decode()"), _raised("'\\ud800'.encode()"), _raised("1/0"),
-    UnicodeTranslateError("x", 0, 1, "why"), _raised("import json; json.loads('{')"),
+    _catch("import nothing_of_this_name"), _catch("from sys import nothing"), _catch("x +"), _catch("undefined"),
+    _catch("[].nothing"), _catch("b'\\xff'.decode()"), _catch("'\\ud800'.encode()"), _catch("1/0"),
+    UnicodeTranslateError("x", 0, 1, "why"), _catch("import json; json.loads('{')"),
     ExceptionGroup("many", [ValueError(1), ExceptionGroup("x", [KeyError("k")])]), Group("g", [ValueError(3)]),
     errors.NotDone("no"), errors.RunBusy("busy", hint="wait"), errors.RunBusy(), errors.StoreBusy("b"),
     StepFailed("text", type_name="a.B", args=(1,)),
@@ -108,19 +108,19 @@ EXACT = [
 
 @pytest.mark.parametrize("error", EXACT, ids=lambda error: repr(error)[:40])
 def test_known_exceptions_come_back_as_themselves(error: Exception) -> None:
-    made = back({"error": [error]})["error"][0]
+    made = round_trip({"error": [error]})["error"][0]
     assert state(made) == state(error)
 
 
 def test_builtin_exceptions_keep_what_is_not_in_args() -> None:
-    gone = back(FileNotFoundError(2, "gone", "a.txt"))
+    gone = round_trip(FileNotFoundError(2, "gone", "a.txt"))
     assert (gone.errno, gone.strerror, gone.filename) == (2, "gone", "a.txt")
-    assert back(_raised("import nothing_of_this_name")).name == "nothing_of_this_name"
-    syntax = back(_raised("x +"))
+    assert round_trip(_catch("import nothing_of_this_name")).name == "nothing_of_this_name"
+    syntax = round_trip(_catch("x +"))
     assert (syntax.lineno, syntax.filename) == (1, "<test>")
-    assert back(_raised("b'a\\xff'.decode()")).start == 1
-    assert back(StopIteration(5)).value == 5
-    assert back(_raised("[].nothing")).name == "nothing"
+    assert round_trip(_catch("b'a\\xff'.decode()")).start == 1
+    assert round_trip(StopIteration(5)).value == 5
+    assert round_trip(_catch("[].nothing")).name == "nothing"
 
 
 def test_every_builtin_exception_is_decided_about() -> None:
@@ -137,13 +137,13 @@ def test_every_error_of_perdure_comes_back() -> None:
     assert len(kinds) > 30
     for kind in kinds:
         error = kind("what happened")
-        assert state(back(error)) == state(error)
+        assert state(round_trip(error)) == state(error)
 
 
 def test_an_unregistered_one_tells_what_it_was() -> None:
     error = Unregistered("boom", 7)
     error.add_note("a note")
-    made = back(error)
+    made = round_trip(error)
     assert type(made) is StepFailed
     assert made.type_name == f"{__name__}.Unregistered"
     assert made.message == str(error)
@@ -177,7 +177,7 @@ def test_attributes_and_notes_come_back_but_marks_of_this_process_do_not() -> No
     error.more = {"a": (1,)}  # type: ignore[attr-defined]
     error._perdure_failure = object()  # type: ignore[attr-defined]
     error.add_note("n")
-    made = back(error)
+    made = round_trip(error)
     assert vars(made) == {"status": 404, "body": "gone", "more": {"a": (1,)}, "__notes__": ["n"]}
 
 
@@ -211,9 +211,9 @@ class RudeError(Exception):
 
 def test_arguments_that_cannot_be_stored_become_their_repr() -> None:
     plain = object()
-    made = back(ValueError("x", plain, [plain], 5))
+    made = round_trip(ValueError("x", plain, [plain], 5))
     assert made.args == ("x", repr(plain), repr([plain]), 5)
-    assert len(back(ValueError([object()] * 1000)).args[0]) < 2000
+    assert len(round_trip(ValueError([object()] * 1000)).args[0]) < 2000
 
 
 def _circle() -> list[Any]:
@@ -259,15 +259,15 @@ def test_encoding_an_exception_never_fails(argument: Any) -> None:
 def test_many_large_arguments_together() -> None:
     error = ValueError(*["x" * 1_000_000] * 100)
     assert len(codec.encode(error)) < 200_000
-    assert len(back(error).args) == 1
+    assert len(round_trip(error).args) == 1
 
 
 def test_a_group_that_lost_a_member_is_told() -> None:
-    assert type(back(ExceptionGroup("many", [ValueError(1), ValueError(_deep())]))) is ExceptionGroup
+    assert type(round_trip(ExceptionGroup("many", [ValueError(1), ValueError(_deep())]))) is ExceptionGroup
     error: Any = ValueError(1)
     for _ in range(120):
         error = ExceptionGroup("g", [error])
-    made = back(error)
+    made = round_trip(error)
     depth = 0
     while type(made) is ExceptionGroup:
         (made,) = made.exceptions
@@ -280,7 +280,7 @@ def test_a_group_that_lost_a_member_is_told() -> None:
 def test_odd_unicode_errors_are_told_and_not_rebuilt() -> None:
     """str() of a UnicodeError trusts its numbers, so only sound ones are rebuilt."""
     odd = UnicodeDecodeError("utf-8", b"abc", -5, -4, "odd")
-    assert type(back(odd)) is StepFailed
+    assert type(round_trip(odd)) is StepFailed
     forged = codec.encode(UnicodeDecodeError("utf-8", b"abc", 5, 6, "odd")).replace(b"\x05\x06", b"\xfb\xfc")
     with pytest.raises(CorruptValue):
         codec.decode(forged)
@@ -288,7 +288,7 @@ def test_odd_unicode_errors_are_told_and_not_rebuilt() -> None:
 
 def test_what_is_no_exception_of_a_step_is_told() -> None:
     for error in (KeyboardInterrupt("x"), SystemExit(1), BaseExceptionGroup("g", [KeyboardInterrupt()])):
-        assert type(back(error)) is StepFailed
+        assert type(round_trip(error)) is StepFailed
 
 
 def test_one_that_cannot_be_rebuilt_is_left_out_and_told() -> None:
@@ -299,7 +299,7 @@ def test_one_that_cannot_be_rebuilt_is_left_out_and_told() -> None:
     try:
         Model(x="no")
     except pydantic.ValidationError as error:
-        made = back(error)
+        made = round_trip(error)
     assert type(made) is StepFailed
     assert made.type_name.endswith("ValidationError")
     assert "cannot be rebuilt" in str(made)
@@ -328,8 +328,8 @@ def test_any_arguments_and_attributes(args: list[Any], attributes: dict[str, Any
     error = Registered.__new__(Registered)
     error.args = tuple(args)
     error.__dict__.update(attributes)
-    made = back(error)
+    made = round_trip(error)
     storable = {name: value for name, value in attributes.items() if name.isprintable()}
     assert type(made) is Registered
-    assert same(made.args, error.args)
-    assert same({name: vars(made)[name] for name in storable}, storable)
+    assert is_same(made.args, error.args)
+    assert is_same({name: vars(made)[name] for name in storable}, storable)

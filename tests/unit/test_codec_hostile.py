@@ -116,7 +116,7 @@ def test_every_cut_and_every_flip_of_one_value() -> None:
             read_hostile(good[:at] + bytes([byte]) + good[at + 1 :])
 
 
-def _nested(opening: bytes, depth: int) -> bytes:
+def _nest_containers(opening: bytes, depth: int) -> bytes:
     return opening * depth + b"\x01"
 
 
@@ -126,10 +126,10 @@ def _nested(opening: bytes, depth: int) -> bytes:
     ids=["list", "map", "tuple", "frozenset", "other map"],
 )
 def test_deep_nesting(opening: bytes) -> None:
-    assert codec.encode(codec.decode(_nested(opening, 100))) == _nested(opening, 100)
+    assert codec.encode(codec.decode(_nest_containers(opening, 100))) == _nest_containers(opening, 100)
     for depth in (101, 200, 5_000, 1_000_000):
         with pytest.raises(ValueTooLarge, match="nested more than 100 deep"):
-            codec.decode(_nested(opening, depth))
+            codec.decode(_nest_containers(opening, depth))
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_numbers_over_the_limit() -> None:
         codec.decode(leaf(ExtensionTag.FRACTION, encode([big, big])))
 
 
-def _colliding_tuples(count: int) -> list[tuple[int, int]]:
+def _make_colliding_tuples(count: int) -> list[tuple[int, int]]:
     """Pairs of integers whose tuples share a hash: CPython's xxHash has no secret."""
     p1, p2, p5, modulus = 11400714785074694791, 14029467366897019727, 2870177450012600261, 2**64
     inverse_1, inverse_2, target = pow(p1, -1, modulus), pow(p2, -1, modulus), 12345678901234567
@@ -222,7 +222,7 @@ def _colliding_tuples(count: int) -> list[tuple[int, int]]:
 @pytest.mark.timeout(120)
 def test_keys_that_collide_cost_no_time() -> None:
     """16,000 such keys would keep a dict busy for seconds, these for much longer than the test may take."""
-    pairs = _colliding_tuples(300_000)
+    pairs = _make_colliding_tuples(300_000)
     assert len({hash(pair) for pair in pairs}) == 1
     native = b"\xdf" + len(pairs).to_bytes(4, "big") + b"".join(encode(pair) + b"\xc0" for pair in pairs)
     marked = [[STRUCTURES[ExtensionTag.TUPLE], *pair] for pair in pairs]

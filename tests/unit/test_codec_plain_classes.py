@@ -22,7 +22,7 @@ import typing_extensions
 from perdure.errors import NotStorable, UnknownType
 from perdure.values import codec
 from perdure.values.codec import registry
-from perdure.values.codec.decoder import as_plain_dicts
+from perdure.values.codec.decoder import decode_as_dicts
 
 Element = TypeVar("Element")
 CALLS: list[str] = []
@@ -173,11 +173,11 @@ def test_a_new_field_takes_its_default_but_no_factory_runs() -> None:
 
     registry.declare(Grown)
     name = f"{__name__}:{Grown.__qualname__}"
-    assert codec.decode(_stored(name, {"a": 1})) == Grown(1)
+    assert codec.decode(_pack_object(name, {"a": 1})) == Grown(1)
     with pytest.raises(UnknownType, match="without 'a'"):
-        codec.decode(_stored(name, {"b": 1}))
+        codec.decode(_pack_object(name, {"b": 1}))
     with pytest.raises(UnknownType, match="with 'z'"):
-        codec.decode(_stored(name, {"a": 1, "z": 1}))
+        codec.decode(_pack_object(name, {"a": 1, "z": 1}))
 
 
 def _factory() -> int:
@@ -208,11 +208,11 @@ def test_a_default_factory_of_the_user_never_runs(cls: type) -> None:
     codec.encode(cls())
     CALLS.clear()
     with pytest.raises(UnknownType, match="without 'x'"):
-        codec.decode(_stored(f"{__name__}:{cls.__name__}", {}))
+        codec.decode(_pack_object(f"{__name__}:{cls.__name__}", {}))
     assert CALLS == []
 
 
-def _stored(name: str, fields: dict[str, Any]) -> bytes:
+def _pack_object(name: str, fields: dict[str, Any]) -> bytes:
     """The bytes of an object with that class name."""
     data = codec.encode(Flight.Leg("", 0))
     old = codec.encode(f"{__name__}:Flight.Leg")
@@ -264,11 +264,11 @@ def test_annotations_of_a_step_declare_a_class() -> None:
 
 
 def test_a_renamed_class_is_found_by_its_old_name() -> None:
-    data = _stored("gone.module:Old", {"to": "NYC", "price": 2.0})
+    data = _pack_object("gone.module:Old", {"to": "NYC", "price": 2.0})
     with pytest.raises(UnknownType, match="import gone.module before you read it") as caught:
         codec.decode(data)
     assert 'stored("gone.module:Old")' in str(caught.value)
-    with as_plain_dicts():
+    with decode_as_dicts():
         assert codec.decode(data) == {"class": "gone.module:Old", "to": "NYC", "price": 2.0}
 
     @codec.stored("gone.module:Old", version=2)
@@ -285,12 +285,12 @@ def test_a_renamed_class_is_found_by_its_old_name() -> None:
 
 def test_a_class_that_a_module_only_imports_is_not_found_there() -> None:
     with pytest.raises(UnknownType, match="no class with the stored name"):
-        codec.decode(_stored("tests.unit.quick:Path", {}))
+        codec.decode(_pack_object("tests.unit.quick:Path", {}))
     sys.modules["t_imports"] = type(sys)("t_imports")
     vars(sys.modules["t_imports"])["Leg"] = Flight.Leg
     try:
         with pytest.raises(UnknownType, match="no class with the stored name"):
-            codec.decode(_stored("t_imports:Leg", {"to": "", "price": 1.0}))
+            codec.decode(_pack_object("t_imports:Leg", {"to": "", "price": 1.0}))
     finally:
         del sys.modules["t_imports"]
 

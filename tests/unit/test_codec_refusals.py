@@ -95,7 +95,7 @@ class MyFloat64(numpy.float64):
     pass
 
 
-def refused(value: Any, path: str = "input", error: type[Exception] = NotStorable) -> str:
+def check_refused(value: Any, path: str = "input", error: type[Exception] = NotStorable) -> str:
     with pytest.raises(error) as caught:
         codec.encode(value, path)
     assert type(caught.value) is error
@@ -111,23 +111,23 @@ UNREGISTERED = [
 @pytest.mark.parametrize("value", UNREGISTERED, ids=lambda value: type(value).__name__)
 def test_what_is_not_registered_is_refused_with_the_way_out(value: Any) -> None:
     for where in (value, [value], (value,), {"k": value}, {1: value}):
-        message = refused(where)
+        message = check_refused(where)
         assert type(value).__name__ in message
         assert re.search(r'register it with @perdure\.stored\("[a-z0-9-]+"\)', message), message
 
 
 def test_a_suggested_name_is_the_name_of_the_class() -> None:
-    assert 'stored("my-dict")' in refused(MyDict())
-    assert "__perdure_store__" in refused(MyDict())
-    assert "__perdure_store__" not in refused(Data())
+    assert 'stored("my-dict")' in check_refused(MyDict())
+    assert "__perdure_store__" in check_refused(MyDict())
+    assert "__perdure_store__" not in check_refused(Data())
 
 
 def test_subclasses_are_refused_as_keys_and_elements_too() -> None:
-    assert refused({MyStr("a"): 1}).startswith("input.keys()[0]: ")
-    assert refused({MyStr("k"): 1, **{str(n): n for n in range(40)}}).startswith("input.keys()[0]: ")
-    assert refused({MyStr("a")}).startswith("input{*}: ")
-    assert refused([1.5] * 40 + [MyFloat(1)]).startswith("input[40]: ")
-    assert refused([True] * 40 + [MyInt(1)]).startswith("input[40]: ")
+    assert check_refused({MyStr("a"): 1}).startswith("input.keys()[0]: ")
+    assert check_refused({MyStr("k"): 1, **{str(n): n for n in range(40)}}).startswith("input.keys()[0]: ")
+    assert check_refused({MyStr("a")}).startswith("input{*}: ")
+    assert check_refused([1.5] * 40 + [MyFloat(1)]).startswith("input[40]: ")
+    assert check_refused([True] * 40 + [MyInt(1)]).startswith("input[40]: ")
 
 
 def _generator() -> Any:
@@ -161,17 +161,17 @@ async def _coroutine() -> None:
     ],
 )
 def test_each_refusal_says_what_to_do(value: Any, advice: str) -> None:
-    assert advice in refused(value)
+    assert advice in check_refused(value)
 
 
 def test_handles_and_coroutines(tmp_path: Any) -> None:
     with (tmp_path / "f").open("w") as file:
-        assert "open it again" in refused({"f": file})
+        assert "open it again" in check_refused({"f": file})
     coroutine = _coroutine()
-    assert "await" in refused(coroutine)
+    assert "await" in check_refused(coroutine)
     coroutine.close()
     loop = asyncio.new_event_loop()
-    assert "belongs to this process" in refused(loop.create_future())
+    assert "belongs to this process" in check_refused(loop.create_future())
     loop.close()
 
 
@@ -189,7 +189,7 @@ def test_handles_and_coroutines(tmp_path: Any) -> None:
     ],
 )
 def test_the_path_leads_to_the_value(value: Any, path: str) -> None:
-    assert refused(value).startswith(f"{path}: tests.unit.test_codec_refusals.Plain cannot be stored; ")
+    assert check_refused(value).startswith(f"{path}: tests.unit.test_codec_refusals.Plain cannot be stored; ")
 
 
 @given(st.lists(st.one_of(st.integers(0, 20), st.from_regex(r"[a-z]{1,8}", fullmatch=True)), max_size=30))
@@ -199,16 +199,16 @@ def test_any_path_is_found(steps: list[int | str]) -> None:
         value = {step: value} if isinstance(step, str) else [None] * step + [value]
     expected = [f".{step}" if isinstance(step, str) else f"[{step}]" for step in steps]
     shown = "".join(expected) if len(expected) <= 24 else "".join(expected[:24]) + "…"
-    assert refused(value, "root").startswith(f"root{shown}: ")
+    assert check_refused(value, "root").startswith(f"root{shown}: ")
 
 
 def test_circles_are_named_from_end_to_start() -> None:
     value: dict[str, Any] = {"a": [1, ({},)]}
     value["a"][1][0]["back"] = value["a"]
-    assert refused(value) == "input.a[1][0].back: refers back to input.a; a circular reference cannot be stored"
+    assert check_refused(value) == "input.a[1][0].back: refers back to input.a; a circular reference cannot be stored"
     lone: list[Any] = []
     lone.append(lone)
-    assert refused(lone).startswith("input[0]: refers back to input; ")
+    assert check_refused(lone).startswith("input[0]: refers back to input; ")
 
 
 def test_too_deep_is_no_circle() -> None:
@@ -216,7 +216,7 @@ def test_too_deep_is_no_circle() -> None:
         value: Any = 7
         for _ in range(101):
             value = wrap(value)
-        assert "nested more than 100 deep" in refused(value, error=ValueTooLarge)
+        assert "nested more than 100 deep" in check_refused(value, error=ValueTooLarge)
 
 
 def test_one_list_in_itself_many_times_over_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +225,7 @@ def test_one_list_in_itself_many_times_over_is_too_large(monkeypatch: pytest.Mon
         value: Any = wrap(1)
         for _ in range(60):
             value = wrap(value)
-        assert "more than 100000 elements" in refused(value, error=ValueTooLarge)
+        assert "more than 100000 elements" in check_refused(value, error=ValueTooLarge)
 
 
 def test_what_occurs_twice_is_no_circle() -> None:
@@ -237,16 +237,16 @@ def test_size_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "VALUE_BYTES_MAX", 1000)
     assert codec.encode("x" * 997)
     for value in ("x" * 998, ["x" * 998], ("x" * 998,), b"x" * 998, {"a": "x" * 500, "b": "\ud800" * 300}):
-        assert "larger than 1000 bytes" in refused(value, error=ValueTooLarge)
+        assert "larger than 1000 bytes" in check_refused(value, error=ValueTooLarge)
 
 
 def test_integers_have_a_limit() -> None:
     top = 2**limits.INTEGER_BITS_MAX
     assert codec.decode(codec.encode([top - 1, 1 - top])) == [top - 1, 1 - top]
-    assert refused({"n": [top]}, error=ValueTooLarge).startswith("input.n[0]: an integer of more than ")
-    assert refused(range(top), error=ValueTooLarge)
+    assert check_refused({"n": [top]}, error=ValueTooLarge).startswith("input.n[0]: an integer of more than ")
+    assert check_refused(range(top), error=ValueTooLarge)
     assert codec.decode(codec.encode(Fraction(1, 2**FRACTION_BITS_MAX - 1)))
-    assert refused(Fraction(1, 2**FRACTION_BITS_MAX), error=ValueTooLarge)
+    assert check_refused(Fraction(1, 2**FRACTION_BITS_MAX), error=ValueTooLarge)
 
 
 def test_a_dict_that_would_be_quadratic_is_refused() -> None:
@@ -255,7 +255,7 @@ def test_a_dict_that_would_be_quadratic_is_refused() -> None:
     many = {number * modulus for number in range(COLLISIONS_MAX + 2)}
     assert codec.decode(codec.encode(few)) == few
     for value in (many, frozenset(many), dict.fromkeys(many)):
-        assert "share a hash" in refused(value, error=ValueTooLarge)
+        assert "share a hash" in check_refused(value, error=ValueTooLarge)
 
 
 class OddZone(tzinfo):
@@ -264,7 +264,7 @@ class OddZone(tzinfo):
 
 
 def test_zones_of_others_are_refused() -> None:
-    assert "use zoneinfo.ZoneInfo" in refused({"at": datetime(2024, 1, 1, tzinfo=OddZone())})
+    assert "use zoneinfo.ZoneInfo" in check_refused({"at": datetime(2024, 1, 1, tzinfo=OddZone())})
 
 
 @pytest.mark.parametrize(
@@ -283,10 +283,10 @@ def test_zones_of_others_are_refused() -> None:
     ids=lambda value: type(value).__name__,
 )
 def test_numpy_values_that_would_not_be_exact(value: Any) -> None:
-    assert refused([value]).startswith("input[0]")
+    assert check_refused([value]).startswith("input[0]")
 
 
 def test_an_unregistered_object_deep_in_a_large_plain_value() -> None:
     value = {"rows": [{"id": n, "tags": ["a", "b"]} for n in range(1000)]}
     value["rows"][777]["tags"].append(Plain())  # type: ignore[attr-defined]
-    assert refused(value).startswith("input.rows[777].tags[2]: ")
+    assert check_refused(value).startswith("input.rows[777].tags[2]: ")

@@ -72,7 +72,7 @@ def completion() -> Any:
     )
 
 
-def parsed() -> Any:
+def make_parsed() -> Any:
     """What `client.chat.completions.parse(response_format=Flight)` returns."""
     chat = pytest.importorskip("openai.types.chat", reason="openai is not installed")
     made = chat.ParsedChatCompletion[Flight].construct(**COMPLETION)
@@ -89,24 +89,24 @@ def message() -> Any:
     return pytest.importorskip("anthropic.types", reason="anthropic is not installed").Message.construct(**MESSAGE)
 
 
-def requested() -> Any:
+def make_requested() -> Any:
     """As the client returns it: with the id of the request, and more in newer versions."""
     made = message()
     made._request_id, made._workspace_id, made._of_a_later_version = "req-1", None, "text"
     return made
 
 
-def said() -> Any:
+def make_said() -> Any:
     messages = pytest.importorskip("langchain_core.messages", reason="langchain_core is not installed")
     return messages.AIMessage("hi", tool_calls=[{"name": "book", "args": {"x": 1}, "id": "t"}])
 
 
-def generated() -> Any:
+def make_generated() -> Any:
     outputs = pytest.importorskip("langchain_core.outputs", reason="langchain_core is not installed")
-    return outputs.ChatResult(generations=[outputs.ChatGeneration(message=said())])
+    return outputs.ChatResult(generations=[outputs.ChatGeneration(message=make_said())])
 
 
-MAKERS = [completion, parsed, response, message, requested, said, generated]
+MAKERS = [completion, make_parsed, response, message, make_requested, make_said, make_generated]
 
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
@@ -125,7 +125,7 @@ def test_a_response_comes_back_as_its_class(make: Any) -> None:
 
 @pytest.mark.parametrize("attached", [{"_iter": "x"}, {"__class__": "x"}, {"id": "x"}, {"_note": ["x"]}, ["_note"]])
 def test_a_store_attaches_nothing_that_hides_what_the_class_has(attached: Any) -> None:
-    data = codec.encode(requested())
+    data = codec.encode(make_requested())
     name, version, fields, aside = msgspec.msgpack.decode(data)[1:]
     forged = [STRUCTURES[ExtensionTag.OBJECT], name, version, fields, {**aside, "attached": attached}]
     with pytest.raises(CorruptValue):
@@ -133,7 +133,7 @@ def test_a_store_attaches_nothing_that_hides_what_the_class_has(attached: Any) -
 
 
 def test_what_cannot_be_attached_is_refused_at_once() -> None:
-    made = requested()
+    made = make_requested()
     made._client = object()
     with pytest.raises(NotStorable, match="'_client' is not a field"):
         codec.encode(made)
@@ -153,7 +153,7 @@ print(json.dumps([type(back).__module__, type(back).__qualname__, back.model_dum
 """
 
 
-@pytest.mark.parametrize("make", [completion, message, said], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [completion, message, make_said], ids=lambda make: make.__name__)
 def test_another_process_reads_it_without_an_import(make: Any) -> None:
     value = make()
     done = subprocess.run(

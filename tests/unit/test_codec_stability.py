@@ -79,7 +79,7 @@ class Unregistered(Exception):
     __module__ = "app"
 
 
-def _noted() -> ValueError:
+def _make_noted() -> ValueError:
     error = ValueError("x")
     error.add_note("n")
     return error
@@ -170,7 +170,7 @@ TABLE: list[tuple[Any, str]] = [
     (Failure("f", 1), "96c7002da7732d6572726f7202a8282766272c20312992a1660180"),
     (Unregistered("u"), "96c7002db06170702e556e7265676973746572656401a17591a17580"),
     (KeyboardInterrupt(), "96c7002dba6275696c74696e732e4b6579626f617264496e74657272757074ffa09080"),
-    (_noted(), "96c7002daa56616c75654572726f7200a17891a17881a95f5f6e6f7465735f5f91a16e"),
+    (_make_noted(), "96c7002daa56616c75654572726f7200a17891a17881a95f5f6e6f7465735f5f91a16e"),
 ]
 
 

@@ -24,7 +24,7 @@ from perdure.values.codec.tags import ENCODE, STRUCTURES, ExtensionTag
 CALLS: list[str] = []
 
 
-def forged(name: str, fields: dict[str, Any], version: int = 1) -> bytes:
+def forge_bytes(name: str, fields: dict[str, Any], version: int = 1) -> bytes:
     """What a hostile store holds."""
     return ENCODE([STRUCTURES[ExtensionTag.OBJECT], name, version, fields])
 
@@ -235,7 +235,7 @@ def test_a_class_that_is_not_plain_data_is_neither_built_nor_run(cls: type, fiel
     name = type.__dict__["__qualname__"].__get__(cls)
     CALLS.clear()
     with pytest.raises(UnknownType):
-        codec.decode(forged(f"{__name__}:{name}", fields))
+        codec.decode(forge_bytes(f"{__name__}:{name}", fields))
     assert CALLS == []
 
 
@@ -267,7 +267,7 @@ def test_tempting_names_lead_nowhere(
     monkeypatch.chdir(tmp_path)
     before = set(sys.modules)
     with pytest.raises(UnknownType):
-        codec.decode(forged(name, fields))
+        codec.decode(forge_bytes(name, fields))
     assert set(sys.modules) == before
     assert not list(tmp_path.iterdir())
 
@@ -286,7 +286,7 @@ def test_a_module_is_not_asked_for_what_it_does_not_have(monkeypatch: pytest.Mon
     CALLS.clear()
     for module in ("t_lazy", "t_eager", "t_object"):
         with pytest.raises(UnknownType):
-            codec.decode(forged(f"{module}:Flight", {"x": 1}))
+            codec.decode(forge_bytes(f"{module}:Flight", {"x": 1}))
     assert CALLS == []
 
 
@@ -302,10 +302,10 @@ def test_a_module_that_loads_lazily_is_not_loaded(tmp_path: Path, monkeypatch: p
     monkeypatch.setitem(sys.modules, "t_later", module)
     spec.loader.exec_module(module)
     with pytest.raises(UnknownType, match="no class with the stored name"):
-        codec.decode(forged("t_later:A", {"x": 1}))
+        codec.decode(forge_bytes("t_later:A", {"x": 1}))
 
 
 def test_forged_fields_of_a_plain_class_are_refused() -> None:
     for fields in ({"x": 1, "__class__": 1}, {"x": 1, "y": 2}, {"__dict__": {}}, {"__setstate__": 1}):
         with pytest.raises(UnknownType, match="was stored with"):
-            codec.decode(forged(f"{__name__}:Point", fields))
+            codec.decode(forge_bytes(f"{__name__}:Point", fields))

@@ -56,7 +56,7 @@ def print_of(value: Any) -> Any:
     return kind, value
 
 
-def same(one: Any, other: Any) -> bool:
+def is_same(one: Any, other: Any) -> bool:
     return bool(print_of(one) == print_of(other))
 
 
@@ -136,7 +136,7 @@ plain = st.recursive(
 @given(values)
 def test_every_value_comes_back_exactly(value: Any) -> None:
     data = codec.encode(value)
-    assert same(codec.decode(data), value)
+    assert is_same(codec.decode(data), value)
     assert codec.encode(codec.decode(data)) == data
 
 
@@ -159,20 +159,20 @@ def test_a_cycle_through_a_collection_is_named() -> None:
 
 @given(plain)
 def test_plain_values_come_back_exactly(value: Any) -> None:
-    assert same(codec.decode(codec.encode(value)), value)
+    assert is_same(codec.decode(codec.encode(value)), value)
 
 
 @given(values)
 def test_a_value_reads_the_same_wherever_it_is(value: Any) -> None:
     around = {"a": [(value, 1)], "b": {2: value}}
-    assert same(codec.decode(codec.encode(around)), around)
+    assert is_same(codec.decode(codec.encode(around)), around)
 
 
 @pytest.mark.parametrize(
     ("one", "other"), [(1, True), (1, 1.0), ((1,), [1]), ("a", b"a"), (0.0, -0.0), ({1}, frozenset({1}))]
 )
 def test_the_comparison_bites(one: Any, other: Any) -> None:
-    assert not same(one, other)
+    assert not is_same(one, other)
     assert codec.encode(one) != codec.encode(other)
 
 
@@ -197,7 +197,7 @@ EXAMPLES = [
 
 @pytest.mark.parametrize("value", EXAMPLES, ids=lambda value: type(value).__name__)
 def test_the_odd_ones_come_back_too(value: Any) -> None:
-    assert same(codec.decode(codec.encode(value)), numpy.array(value) if _is_view(value) else value)
+    assert is_same(codec.decode(codec.encode(value)), numpy.array(value) if _is_view(value) else value)
 
 
 def _is_view(value: Any) -> bool:

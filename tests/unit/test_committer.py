@@ -15,7 +15,7 @@ from perdure.platform.failpoints import Site
 from perdure.store.base import Script, UnitOfWork
 from perdure.store.group_commit import CommitBatch, Committer, CommitTicket
 from perdure.values.limits import BATCH_COMMITS_MAX
-from tests.conformance.kit import until
+from tests.conformance.kit import wait_until
 
 WAIT = 100
 
@@ -91,7 +91,7 @@ class Caller(threading.Thread):
             self.error = error
 
 
-def queued(disk: Disk, committer: Committer, numbers: Sequence[int]) -> list[Caller]:
+def queue_callers(disk: Disk, committer: Committer, numbers: Sequence[int]) -> list[Caller]:
     """Callers that wait together behind a batch that cannot end: disk.open lets them go."""
     disk.open.clear()
     disk.entered.clear()
@@ -103,7 +103,7 @@ def queued(disk: Disk, committer: Committer, numbers: Sequence[int]) -> list[Cal
         callers.append(Caller(committer, Work(number)))
         callers[-1].start()
         count = len(callers) - 1
-        until(partial(_is_long, committer, count))
+        wait_until(partial(_is_long, committer, count))
     return callers
 
 
@@ -130,7 +130,7 @@ def test_a_lone_caller_commits_in_its_own_thread() -> None:
 
 def test_waiting_writes_share_the_next_transaction() -> None:
     disk = Disk()
-    callers = queued(disk, Committer(disk.execute), range(10))
+    callers = queue_callers(disk, Committer(disk.execute), range(10))
     finish(disk, callers)
     assert disk.batches == [[-1], list(range(10))]
     assert [caller.result for caller in callers] == [-1, *range(10)]
@@ -138,7 +138,7 @@ def test_waiting_writes_share_the_next_transaction() -> None:
 
 def test_a_batch_has_a_limit() -> None:
     disk = Disk()
-    callers = queued(disk, Committer(disk.execute), range(BATCH_COMMITS_MAX + 10))
+    callers = queue_callers(disk, Committer(disk.execute), range(BATCH_COMMITS_MAX + 10))
     finish(disk, callers)
     assert [len(batch) for batch in disk.batches] == [1, BATCH_COMMITS_MAX, 10]
 
@@ -167,7 +167,7 @@ async def test_a_leader_does_not_wait_for_tasks_whose_loop_is_busy() -> None:
 def test_a_unit_that_fails_leaves_its_neighbours_alone() -> None:
     disk = Disk()
     disk.refuse = {2}
-    callers = queued(disk, Committer(disk.execute), range(5))
+    callers = queue_callers(disk, Committer(disk.execute), range(5))
     finish(disk, callers)
     assert [type(caller.error) for caller in callers[1:]] == [type(None)] * 2 + [LeaseLost] + [type(None)] * 2
     assert [caller.result for caller in callers[1:]] == [0, 1, None, 3, 4]
@@ -179,7 +179,7 @@ def test_a_unit_that_fails_leaves_its_neighbours_alone() -> None:
 def test_an_error_of_the_whole_batch_reaches_every_caller_and_no_later_one(error: BaseException) -> None:
     disk = Disk()
     committer = Committer(disk.execute)
-    callers = queued(disk, committer, range(5))
+    callers = queue_callers(disk, committer, range(5))
     disk.refuse = {3}
 
     original = disk.execute
@@ -256,7 +256,7 @@ def test_a_follower_that_is_interrupted_is_not_committed_later(monkeypatch: pyte
         original(self, ticket)
 
     monkeypatch.setattr(Committer, "_sleep", sleep)
-    callers = queued(disk, committer, [])
+    callers = queue_callers(disk, committer, [])
     follower = Caller(committer, Work(2))
     follower.start()
     follower.join(WAIT)
@@ -283,7 +283,7 @@ def test_a_batch_whose_leader_was_interrupted_is_settled_by_the_next_one(ended: 
         raise Interrupt
 
     committer._settle = settle_not  # type: ignore[method-assign]
-    callers = queued(disk, committer, [1, 2])
+    callers = queue_callers(disk, committer, [1, 2])
     finish(disk, callers)
     assert isinstance(callers[0].error, Interrupt)
     assert [work_of(caller).settled for caller in callers] == [[ended], [True], [True]]
@@ -409,7 +409,7 @@ def test_at_rest_waits_for_a_commit_that_is_under_way_and_keeps_new_ones_out() -
     first.start()
     assert disk.entered.wait(WAIT)
     threading.Timer(0.05, disk.open.set).start()
-    with committer.quiesced(WAIT):
+    with committer.quiesce(WAIT):
         assert disk.batches == [[1]]
         second = Caller(committer, Work(2))
         second.start()
@@ -422,7 +422,7 @@ def test_at_rest_waits_for_a_commit_that_is_under_way_and_keeps_new_ones_out() -
 
 def test_at_rest_in_the_middle_of_a_commit_does_not_wait_for_itself() -> None:
     def execute(batch: CommitBatch) -> None:
-        with committer.quiesced(0.01):
+        with committer.quiesce(0.01):
             batch[0].result = 7
 
     committer = Committer(execute)

@@ -16,13 +16,13 @@ from perdure.errors import ContextTooSmall
 from perdure.presence.context.build import ContextRequest, compose
 from perdure.presence.context.context import Context
 from perdure.presence.context.fill import SectionText
-from perdure.presence.context.layout import SLOTS, read, shared
-from perdure.presence.context.mask import shortened
+from perdure.presence.context.layout import SLOTS, parse_layout, share_budget
+from perdure.presence.context.mask import shorten_text
 from perdure.presence.context.measure import MeasuredMessage
 from perdure.presence.context.parse import parse_message
 from perdure.presence.context.turns import Turns
 from perdure.run.conversation import Conversation, StoredMessage, is_pinned
-from perdure.values.tokens import estimated
+from perdure.values.tokens import estimate_tokens
 
 Message = dict[str, Any]
 
@@ -35,7 +35,7 @@ class Stage:
         self.talk = self._talk()
 
     def _talk(self) -> Turns:
-        return Turns("trip", estimated, lambda value: self.messages[int(value)])
+        return Turns("trip", estimate_tokens, lambda value: self.messages[int(value)])
 
     def say(self, *messages: Message) -> None:
         self.messages += messages
@@ -67,9 +67,10 @@ def is_whole(messages: list[Message]) -> None:
 def size(message: Message) -> int:
     """Tokens, counted by somebody else than the code under test."""
     calls = message.get("tool_calls") or ()
-    inside = sum(8 + estimated(call["function"]["name"]) + estimated(call["function"]["arguments"]) for call in calls)
+    called = [call["function"] for call in calls]
+    inside = sum(8 + estimate_tokens(one["name"]) + estimate_tokens(one["arguments"]) for one in called)
     text = message["content"] or ""
-    return 4 + inside + estimated(text) + (8 if message["role"] == "tool" else 0)
+    return 4 + inside + estimate_tokens(text) + (8 if message["role"] == "tool" else 0)
 
 
 def words(count: int, salt: object) -> str:
@@ -140,9 +141,10 @@ def follows(said: list[list[Message]], budget: int, pieces: Callable[[int], tupl
         shown = [message["content"] for message in messages]
         assert all(message["content"] in shown for message in stage.messages if message.get("pinned"))
         assert not any("pinned" in message for message in messages)
-        if estimated(text := stage.messages[-1]["content"] or "") < budget // 12:
+        if estimate_tokens(text := stage.messages[-1]["content"] or "") < budget // 12:
             assert text in (shown[-1] or "")
-        if before is not None and _moved(context) == _moved(before):
+        moves = [(one.steps, one.sections["conversation"].room) for one in (before, context) if one is not None]
+        if before is not None and moves[0] == moves[1]:
             stay = before.openai()[: before.stable]
             assert messages[: len(stay)] == stay
             assert before.stable >= (1 if pieces(0) else len(before))
@@ -151,10 +153,6 @@ def follows(said: list[list[Message]], budget: int, pieces: Callable[[int], tupl
     assert len(rooms) <= 4, "what changes beside the conversation seldom moves it"
     assert before.openai() == stage.context(budget, anew=True, pieces=pieces(len(said) - 1)).openai()
     return before
-
-
-def _moved(context: Context) -> tuple[int, int]:
-    return context.steps, context.sections["conversation"].room
 
 
 def test_a_conversation_goes_on_beginning_with_its_instructions() -> None:
@@ -268,12 +266,12 @@ def test_both_shapes_come_from_either() -> None:
 
 def test_a_long_text_keeps_its_head_its_tail_and_its_errors() -> None:
     text = "\n".join(f"line {number}" if number != 500 else "ValueError: no seats" for number in range(1000))
-    short = shortened(text, 100, estimated, "perdure:r#1")
-    assert estimated(short) <= 100
+    short = shorten_text(text, 100, estimate_tokens, "perdure:r#1")
+    assert estimate_tokens(short) <= 100
     for part in ("line 0\n", "ValueError: no seats", "line 999", "1,000 lines", "perdure:r#1"):
         assert part in short
-    assert shortened("x" * 50_000, 60, estimated, "perdure:r#1").count("\n") >= 2
-    assert shortened("short", 100, estimated, "") == "short"
+    assert shorten_text("x" * 50_000, 60, estimate_tokens, "perdure:r#1").count("\n") >= 2
+    assert shorten_text("short", 100, estimate_tokens, "") == "short"
 
 
 TRACEBACK = """Traceback (most recent call last):
@@ -307,8 +305,8 @@ WRONG = {
 @pytest.mark.parametrize("case", WRONG)
 def test_what_went_wrong_is_said_in_a_short_text(case: str, room: int) -> None:
     wrong, told = WRONG[case]
-    short = shortened(LOG + wrong + LOG, room, estimated, "perdure:r#1")
-    assert estimated(short) <= room and "perdure:r#1" in short
+    short = shorten_text(LOG + wrong + LOG, room, estimate_tokens, "perdure:r#1")
+    assert estimate_tokens(short) <= room and "perdure:r#1" in short
     assert told in short
     if room >= 110:
         assert short.count("checked page") >= 2, "and how it began and ended"
@@ -319,16 +317,17 @@ def test_what_went_wrong_is_said_in_a_short_text(case: str, room: int) -> None:
 @pytest.mark.parametrize("room", [110, 400])
 def test_of_many_errors_the_first_and_the_last_are_said(room: int) -> None:
     many = LOG.join(f"Error: step {number} broke\n" for number in range(40))
-    short = shortened(LOG + many + LOG, room, estimated, "perdure:r#1")
-    assert estimated(short) <= room
+    short = shorten_text(LOG + many + LOG, room, estimate_tokens, "perdure:r#1")
+    assert estimate_tokens(short) <= room
     assert "Error: step 0 broke" in short and "Error: step 39 broke" in short
     causes = LOG.join(TRACEBACK.replace("LH 441", flight) for flight in ("first", "second", "third", "fourth", "fifth"))
-    short = shortened(LOG + causes + LOG, 400, estimated, "perdure:r#1")
+    short = shorten_text(LOG + causes + LOG, 400, estimate_tokens, "perdure:r#1")
     assert "seats left on first" in short and "seats left on fifth" in short
 
 
 def test_that_nothing_went_wrong_is_no_error() -> None:
-    short = shortened(LOG + "0 errors, 0 failed\n" + LOG + "3 failed, 0 errors\n" + LOG, 110, estimated, "perdure:r#1")
+    text = LOG + "0 errors, 0 failed\n" + LOG + "3 failed, 0 errors\n" + LOG
+    short = shorten_text(text, 110, estimate_tokens, "perdure:r#1")
     assert "3 failed" in short and "\n0 errors" not in short
 
 
@@ -336,14 +335,14 @@ def test_that_nothing_went_wrong_is_no_error() -> None:
 @given(st.text("abEr: \nTé東\U0001f600", max_size=3000), st.integers(1, 300), st.integers(0, 40))
 def test_a_short_text_fits_whatever_it_was(text: str, room: int, at: int) -> None:
     whole = text[:at] + TRACEBACK + text[at:]
-    short = shortened(whole, room, estimated, "perdure:r#1")
+    short = shorten_text(whole, room, estimate_tokens, "perdure:r#1")
     assert short == whole or "perdure:r#1" in short
-    assert estimated(short) <= max(room, estimated("[shortened; open perdure:r#1]"))
+    assert estimate_tokens(short) <= max(room, estimate_tokens("[shortened; open perdure:r#1]"))
 
 
 def test_a_line_of_a_summary_says_what_went_wrong() -> None:
     message = {"role": "tool", "tool_call_id": "a", "content": LOG[:300] + TRACEBACK + "done\n"}
-    heard = MeasuredMessage(StoredMessage(0, b""), parse_message(message), "perdure:r#1", estimated)
+    heard = MeasuredMessage(StoredMessage(0, b""), parse_message(message), "perdure:r#1", estimate_tokens)
     assert heard.line == "- tool: returned booking.NoSeats: no seats left on LH 441"
 
 
@@ -464,9 +463,9 @@ def test_a_giant_message_fits_into_a_tiny_budget(text: str, budget: int) -> None
 
 def test_whatever_is_shown_has_tokens() -> None:
     for text in ("█", "─", "→", "…", "—", "。", "😀", "⠋", "\u200b", "☀", "│ a │", "日"):
-        assert estimated(text) > 0
-    assert estimated("iVBORw0KGgoAAAANSUhEUgAAAAEAAAAB" * 100) > 1000, "an image in base64 is no word"
-    assert estimated("Donaudampfschifffahrtsgesellschaft") == 4
+        assert estimate_tokens(text) > 0
+    assert estimate_tokens("iVBORw0KGgoAAAANSUhEUgAAAAEAAAAB" * 100) > 1000, "an image in base64 is no word"
+    assert estimate_tokens("Donaudampfschifffahrtsgesellschaft") == 4
 
 
 @given(
@@ -475,9 +474,9 @@ def test_whatever_is_shown_has_tokens() -> None:
 )
 def test_shares_flow_to_those_who_want_more(budget: int, given_to: list[tuple[float, int]]) -> None:
     total = sum(share for share, _ in given_to) or 1
-    slots = read({f"s{place}": (share / max(1, total), "x") for place, (share, _) in enumerate(given_to)})
+    slots = parse_layout({f"s{place}": (share / max(1, total), "x") for place, (share, _) in enumerate(given_to)})
     wants = [want for _, want in given_to]
-    rooms = shared(budget, slots, wants)
+    rooms = share_budget(budget, slots, wants)
     assert all(room <= want for room, want in zip(rooms, wants, strict=True))
     assert all(
         room >= min(want, int(budget * slot.share)) for room, want, slot in zip(rooms, wants, slots, strict=True)
@@ -497,4 +496,4 @@ def test_shares_flow_to_those_who_want_more(budget: int, given_to: list[tuple[fl
 )
 def test_a_layout_that_cannot_be_is_refused(layout: Any, complaint: str) -> None:
     with pytest.raises((ValueError, TypeError), match=complaint):
-        read(layout)
+        parse_layout(layout)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.errors import ContextTooSmall
-from perdure.presence.context.fill import LEAST, SectionText, allotted
-from perdure.values.tokens import counter, estimated
+from perdure.presence.context.fill import LEAST, SectionText, allot_room
+from perdure.values.tokens import counter, estimate_tokens
 from tests.unit.test_context import Stage, words
 
 RULES = "".join(f"Rule {number}: be nice to customer {number}\n" for number in range(3000))
@@ -43,7 +43,7 @@ def test_a_document_of_one_long_line_leaves_its_room_to_another() -> None:
 @given(st.lists(st.tuples(st.integers(1, 500), st.booleans()), max_size=40), st.integers(-10, 3000))
 def test_pieces_share_the_room_of_their_section(pieces: list[tuple[int, bool]], room: int) -> None:
     sizes, whole = [size for size, _ in pieces], [piece for _, piece in pieces]
-    rooms = allotted(sizes, whole, room)
+    rooms = allot_room(sizes, whole, room)
     assert sum(rooms) <= max(0, room) and all(own <= size for own, size in zip(rooms, sizes, strict=True))
     assert all(own in (0, size) for own, (size, is_whole) in zip(rooms, pieces, strict=True) if is_whole)
     cut = {own for own, (size, is_whole) in zip(rooms, pieces, strict=True) if 0 < own < size and not is_whole}
@@ -99,4 +99,4 @@ def test_a_long_text_is_counted_once() -> None:
     assert [once("x" * 5000), once("x" * 5000), once("y" * 5000), once("z")] == [5000, 5000, 5000, 1]
     assert [len(text) for text in counted] == [5000, 5000, 1]
     assert counter(count)[0] is once is counter(once)[0], "another one would count everything anew"
-    assert counter(estimated)[1] and counter(counter(estimated)[0])[1] and not counter(count)[1]
+    assert counter(estimate_tokens)[1] and counter(counter(estimate_tokens)[0])[1] and not counter(count)[1]

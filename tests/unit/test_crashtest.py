@@ -20,9 +20,9 @@ import pytest
 
 from perdure.cli.main import main
 from perdure.testing.crashtest import CrashtestProblem, CrashtestReport
-from perdure.testing.crashtest.carried_values import carried_in, changed_copies
-from perdure.testing.crashtest.outside import reading_for
-from perdure.testing.crashtest.places import CrashPoint, chosen
+from perdure.testing.crashtest.carried_values import find_carried, find_changed_copies
+from perdure.testing.crashtest.outside import choose_normalizer
+from perdure.testing.crashtest.places import CrashPoint, select_points
 from perdure.testing.plugin_crashtest import crashtest
 
 ROOT = Path(__file__).parents[2]
@@ -123,13 +123,13 @@ EACH = "for one in run.each(many):\n    "
     ],
 )
 def test_what_is_carried_from_item_to_item_is_read_in_the_text(text: str, found: list[tuple[str, str]]) -> None:
-    assert [(one.variable, one.at) for one in carried_in("a.py", ast.parse(text))] == found
+    assert [(one.variable, one.at) for one in find_carried("a.py", ast.parse(text))] == found
 
 
 def test_a_copy_that_is_changed_and_dropped_is_read_in_the_text() -> None:
     lost = ["run.state['l'].append(1)", "run.state['d']['k'] += 1", "agent.state.get('ns', 'l').append(1)"]
     kept = ["run.state['l'] = []", "run.state.update(a=1)", "run.state['n'] += 1", "last = run.state['l'].pop()"]
-    assert changed_copies(ast.parse("\n".join([*kept, *lost]))) == [5, 6, 7]
+    assert find_changed_copies(ast.parse("\n".join([*kept, *lost]))) == [5, 6, 7]
 
 
 def test_bugs_are_found_without_being_told_where(folder: Path, crashtest: Crashtest) -> None:
@@ -290,7 +290,7 @@ def test_the_command_tells_people_programs_and_ci(folder: Path) -> None:
 def test_a_round_can_be_repeated_with_the_arguments_of_the_program(folder: Path, crashtest: Crashtest) -> None:
     place = "step.done:before#2"
     report = crashtest("bug_step_with_effect.py", "-v", "to Ann", count_effects="world.txt", only=[place])
-    again = report.again(*report.findings()[0])
+    again = report.make_reproduce_command(*report.findings()[0])
     head, _, tail = again.partition(" --only ")
     assert head == "perdure crashtest bug_step_with_effect.py --count-effects world.txt"
     assert shlex.split(tail) == [place, "--", "-v", "to Ann"]
@@ -328,14 +328,14 @@ def test_places_are_spread_evenly_and_every_kind_comes_first() -> None:
         for site in ("step.done", "effect.outcome")
         for moment in ("before", "written", "after")
     ]
-    taken = chosen(places, 30)
+    taken = select_points(places, 30)
     assert len(taken) == len(set(taken)) == 30
     assert {(place.words, place.at) for place in taken} >= {(p.words, p.at) for p in places if "written" not in p.name}
-    assert chosen(places, 0) == places
+    assert select_points(places, 0) == places
     assert [place for place in places if place in taken] == taken
 
 
 def test_what_differs_by_itself_does_not_count() -> None:
-    same = reading_for([["order 17 of 0f8a2b3c4d", "paid 5"], ["paid 5", "order 17 of 99ffee0011"]])
+    same = choose_normalizer([["order 17 of 0f8a2b3c4d", "paid 5"], ["paid 5", "order 17 of 99ffee0011"]])
     assert same("order 17 of 0f8a2b3c4d") == same("order 17 of 1234567890")
     assert same("paid 5") != same("paid 6")

@@ -32,7 +32,7 @@ QUESTIONS = {
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_every_query_of_events_uses_an_index(tmp_path: Path, name: str) -> None:
     connection = apsw.Connection(str(copy_to(tmp_path / "perdure.db")))
-    text = sql.numbered(sql.load("sqlite")[name], "?")
+    text = sql.number_parameters(sql.load("sqlite")[name], "?")
     plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", QUESTIONS[name])]
     connection.close()
     for step in map(str, plan):

@@ -15,7 +15,7 @@ from perdure.store.sqlite import fork_safety, presence
 
 
 @contextmanager
-def forking() -> Iterator[None]:
+def enter_fork() -> Iterator[None]:
     """As if this thread was at os.fork()."""
     fork_safety._before_fork()
     try:
@@ -38,7 +38,7 @@ def test_a_fork_waits_for_a_thread_that_guards_files(tmp_path: Path, monkeypatch
     guarding.start()
     assert begun.wait(10)
     threading.Timer(0.1, go_on.set).start()
-    with forking():
+    with enter_fork():
         steps.append("forked")
     guarding.join()
     assert steps == ["guarded", "forked"]
@@ -50,7 +50,7 @@ def test_a_store_that_is_collected_during_a_fork_is_closed_after_it(tmp_path: Pa
     store = open_store(f"sqlite:///{tmp_path}/perdure.db")
     connections = set(fork_safety._live) - others
     held = presence._guards[presence._number(f"{tmp_path}/perdure.db")]
-    with forking():
+    with enter_fork():
         del store
         gc.collect()
         assert connections <= fork_safety._live

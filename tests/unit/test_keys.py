@@ -26,12 +26,12 @@ def test_a_key_signs_and_its_public_half_verifies() -> None:
     key = keys.SigningKey(SEED)
     signature = key.sign(b"message")
     assert len(key.public_key) == 32
-    assert keys.signed_by(key.public_key, b"message", signature)
-    assert not keys.signed_by(key.public_key, b"another", signature)
-    assert not keys.signed_by(keys.SigningKey(bytes(32)).public_key, b"message", signature)
-    assert not keys.signed_by(key.public_key, b"message", signature[:-1] + b"\0")
-    assert not keys.signed_by(b"too short", b"message", signature)
-    assert not keys.signed_by(key.public_key, b"message", b"")
+    assert keys.is_signed_by(key.public_key, b"message", signature)
+    assert not keys.is_signed_by(key.public_key, b"another", signature)
+    assert not keys.is_signed_by(keys.SigningKey(bytes(32)).public_key, b"message", signature)
+    assert not keys.is_signed_by(key.public_key, b"message", signature[:-1] + b"\0")
+    assert not keys.is_signed_by(b"too short", b"message", signature)
+    assert not keys.is_signed_by(key.public_key, b"message", b"")
 
 
 def test_a_key_is_made_once_and_found_again(folder: str) -> None:

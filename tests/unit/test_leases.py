@@ -19,17 +19,17 @@ from perdure.journal import leases
 from perdure.journal.leases import LEASE_MS, Lease, LeaseKeeper, read_lease
 from perdure.platform import failpoints, process
 from perdure.platform.failpoints import CommitMoment, Site
-from perdure.platform.process import Holder, this_process
+from perdure.platform.process import Holder, identify_this_process
 from perdure.store import open_store
 from perdure.store.base import Script, Statement, UnitOfWork
 from perdure.values.clock import SystemClock
 from perdure.values.limits import HEARTBEAT_SECONDS, LEASE_SECONDS
-from tests.conformance.kit import until
+from tests.conformance.kit import wait_until
 from tests.unit import child
 from tests.unit.units import behind
 
 WAIT = 100
-ELSEWHERE = msgspec.structs.replace(this_process(), namespace="pid:[1]", pid=1)
+ELSEWHERE = msgspec.structs.replace(identify_this_process(), namespace="pid:[1]", pid=1)
 
 
 class Boots(SystemClock):
@@ -101,9 +101,9 @@ def lease(process: Holder | None, left_ms: int = 1) -> Lease:
     return Lease(1, 1, process, 0, left_ms)
 
 
-def present(store: Any, tenancy: LeaseKeeper, clock: Boots) -> None:
+def present(store: Any, lease_keeper: LeaseKeeper, clock: Boots) -> None:
     """What a claim does for its holder."""
-    statement = tenancy.holder_statement(clock.now)
+    statement = lease_keeper.holder_statement(clock.now)
     store.submit(Do(statement.name, *statement.args))
 
 
@@ -111,13 +111,13 @@ def present(store: Any, tenancy: LeaseKeeper, clock: Boots) -> None:
 
 
 def test_a_released_lease_is_free() -> None:
-    assert not lease(None, 1000).alive()
+    assert not lease(None, 1000).is_alive()
 
 
 def test_a_living_holder_keeps_it_until_its_time_is_up() -> None:
-    assert lease(this_process(), 1).alive()
-    assert not lease(this_process(), 0).alive()
-    assert not lease(this_process(), -1).alive()
+    assert lease(identify_this_process(), 1).is_alive()
+    assert not lease(identify_this_process(), 0).is_alive()
+    assert not lease(identify_this_process(), -1).is_alive()
 
 
 def test_a_dead_holder_loses_it_at_once() -> None:
@@ -125,20 +125,20 @@ def test_a_dead_holder_loses_it_at_once() -> None:
     started = process._start_time(item.pid)
     item.wait(WAIT)
     assert started is not None
-    assert not lease(msgspec.structs.replace(this_process(), pid=item.pid, started=started), 1000).alive()
-    assert not lease(msgspec.structs.replace(this_process(), boot="an earlier one"), 1000).alive()
+    assert not lease(msgspec.structs.replace(identify_this_process(), pid=item.pid, started=started), 1000).is_alive()
+    assert not lease(msgspec.structs.replace(identify_this_process(), boot="an earlier one"), 1000).is_alive()
 
 
 def test_one_that_cannot_be_looked_at_has_its_time() -> None:
-    assert lease(ELSEWHERE, 1).alive()
-    assert not lease(ELSEWHERE, 0).alive()
+    assert lease(ELSEWHERE, 1).is_alive()
+    assert not lease(ELSEWHERE, 0).is_alive()
 
 
 def test_busy_names_who_and_since_when() -> None:
-    text = str(lease(this_process()).busy("trip"))
+    text = str(lease(identify_this_process()).busy_error("trip"))
     assert "'trip'" in text
-    assert str(this_process().pid) in text
-    assert this_process().host in text
+    assert str(identify_this_process().pid) in text
+    assert identify_this_process().host in text
     assert "19" in text
 
 
@@ -152,62 +152,62 @@ def test_a_lease_survives_some_missed_beats() -> None:
 
 @pytest.mark.stores("sqlite")  # by the boot clock, which the test owns
 def test_a_tenancy_is_present_renews_and_leaves(store: Any, clock: Boots) -> None:
-    tenancy = LeaseKeeper(store)
+    lease_keeper = LeaseKeeper(store)
     assert holders(store) == [], "nothing to write before there is a lease"
-    present(store, tenancy, clock)
-    assert holders(store) == [(tenancy.holder, clock.now + LEASE_MS)]
-    stream = store.submit(Give(tenancy.holder))
+    present(store, lease_keeper, clock)
+    assert holders(store) == [(lease_keeper.holder_id, clock.now + LEASE_MS)]
+    stream = store.submit(Give(lease_keeper.holder_id))
     assert store.submit(Ask(stream, clock.now)) == Lease(
-        1, tenancy.holder, this_process(), store.submit(Ask(stream, clock.now)).since, LEASE_MS
+        1, lease_keeper.holder_id, identify_this_process(), store.submit(Ask(stream, clock.now)).since, LEASE_MS
     )
     clock.now += 9_000
     assert store.submit(Ask(stream, clock.now)).left_ms == LEASE_MS - 9_000
-    tenancy.renew()
+    lease_keeper.renew()
     assert store.submit(Ask(stream, clock.now)).left_ms == LEASE_MS
-    tenancy.close()
+    lease_keeper.close()
     assert holders(store) == []
     assert store.submit(Ask(stream, clock.now)) == Lease(1, None, None, 0, 0)
 
 
 def test_a_lease_expires_at_its_deadline(store: Any, clock: Boots) -> None:
-    tenancy = LeaseKeeper(store)
+    lease_keeper = LeaseKeeper(store)
     clock.now += LEASE_MS - 1
-    assert not tenancy.expired()
+    assert not lease_keeper.has_expired()
     clock.now += 1
-    assert tenancy.expired()
-    tenancy.renew()
-    assert not tenancy.expired()
-    tenancy.close()
+    assert lease_keeper.has_expired()
+    lease_keeper.renew()
+    assert not lease_keeper.has_expired()
+    lease_keeper.close()
 
 
 def test_a_renewal_before_an_effect_confirms_or_refuses(store: Any, clock: Boots) -> None:
-    tenancy = LeaseKeeper(store)
-    stream = store.submit(Give(tenancy.holder))
+    lease_keeper = LeaseKeeper(store)
+    stream = store.submit(Give(lease_keeper.holder_id))
     clock.now += LEASE_MS
-    store.submit(tenancy.renewal(stream, 1))
-    assert not tenancy.expired()
+    store.submit(lease_keeper.renewal(stream, 1))
+    assert not lease_keeper.has_expired()
     store.submit(Do("take_lease", stream, 1, None))
     clock.now += LEASE_MS
     with pytest.raises(LeaseLost):
-        store.submit(tenancy.renewal(stream, 1))
-    assert tenancy.expired(), "a refused renewal must not look like a granted one"
-    tenancy.close()
+        store.submit(lease_keeper.renewal(stream, 1))
+    assert lease_keeper.has_expired(), "a refused renewal must not look like a granted one"
+    lease_keeper.close()
 
 
 def test_the_deadline_counts_from_before_the_commit(store: Any, clock: Boots) -> None:
-    tenancy = LeaseKeeper(store)
+    lease_keeper = LeaseKeeper(store)
 
     def slow(site: Site, moment: CommitMoment) -> None:
         clock.now += 5_000  # the disk takes its time
 
     asked = clock.now
     failpoints.arm(slow)
-    tenancy.renew()
+    lease_keeper.renew()
     failpoints.arm(None)
     assert clock.now > asked
     clock.now = asked + LEASE_MS
-    assert tenancy.expired()
-    tenancy.close()
+    assert lease_keeper.has_expired()
+    lease_keeper.close()
 
 
 @pytest.mark.stores("sqlite")  # by the boot clock, which the test owns
@@ -231,13 +231,13 @@ def test_what_dead_processes_left_is_removed_but_not_what_may_live(store: Any, c
 
     leave_behind()
     store.submit(Give(late_with_lease))
-    tenancy = LeaseKeeper(store)
-    tenancy.renew()
-    assert left() == {late_with_lease, alive, tenancy.holder}, "the first beat"
+    lease_keeper = LeaseKeeper(store)
+    lease_keeper.renew()
+    assert left() == {late_with_lease, alive, lease_keeper.holder_id}, "the first beat"
     leave_behind()
-    tenancy.renew()
-    assert left() == {past_boot, late, late_with_lease, alive, tenancy.holder}, "later ones only renew"
-    tenancy.close()
+    lease_keeper.renew()
+    assert left() == {past_boot, late, late_with_lease, alive, lease_keeper.holder_id}, "later ones only renew"
+    lease_keeper.close()
     assert left() == {late_with_lease, alive}, "and who leaves"
 
 
@@ -249,24 +249,24 @@ def test_a_holder_taken_for_dead_while_it_slept_is_itself_again(store: Any, cloc
     clock.now += LEASE_MS + 1
     other = LeaseKeeper(store)
     other.renew()
-    assert [number for number, _ in holders(store)] == [other.holder]
-    assert other.holder != sleeper.holder
+    assert [number for number, _ in holders(store)] == [other.holder_id]
+    assert other.holder_id != sleeper.holder_id
     present(store, sleeper, clock)
-    stream = store.submit(Give(sleeper.holder))
-    assert store.submit(Ask(stream, clock.now)).alive()
+    stream = store.submit(Give(sleeper.holder_id))
+    assert store.submit(Ask(stream, clock.now)).is_alive()
     other.close()
-    assert store.submit(Ask(stream, clock.now)).alive(), "the other process gave a lease back that was not its own"
+    assert store.submit(Ask(stream, clock.now)).is_alive(), "the other process gave a lease back that was not its own"
     sleeper.renew()
-    assert [number for number, _ in holders(store)] == [sleeper.holder]
+    assert [number for number, _ in holders(store)] == [sleeper.holder_id]
     sleeper.close()
 
 
 def test_a_number_of_a_holder_is_never_given_again(store: Any) -> None:
     numbers = []
     for _ in range(3):
-        tenancy = LeaseKeeper(store)
-        numbers.append(tenancy.holder)
-        tenancy.close()
+        lease_keeper = LeaseKeeper(store)
+        numbers.append(lease_keeper.holder_id)
+        lease_keeper.close()
     assert len(set(numbers)) == 3
 
 
@@ -291,20 +291,20 @@ def test_an_agent_that_slept_opens_its_next_run_as_somebody(store_url: str) -> N
 @pytest.mark.stores("sqlite")  # by the boot clock, which the test owns
 def test_the_heart_renews_and_stops(store: Any, clock: Boots, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 0.01)
-    tenancy = LeaseKeeper(store)
+    lease_keeper = LeaseKeeper(store)
     clock.now += 20_000
-    until(lambda: holders(store) == [(tenancy.holder, clock.now + LEASE_MS)])
+    wait_until(lambda: holders(store) == [(lease_keeper.holder_id, clock.now + LEASE_MS)])
     clock.now += 20_000
-    until(lambda: holders(store) == [(tenancy.holder, clock.now + LEASE_MS)])
-    tenancy.close()
-    tenancy._heart.join(WAIT)
-    assert not tenancy._heart.is_alive()
+    wait_until(lambda: holders(store) == [(lease_keeper.holder_id, clock.now + LEASE_MS)])
+    lease_keeper.close()
+    lease_keeper._heart.join(WAIT)
+    assert not lease_keeper._heart.is_alive()
 
 
 @pytest.mark.stores("sqlite")  # by the boot clock, which the test owns
 def test_the_heart_goes_on_after_a_failed_beat(store: Any, clock: Boots, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 0.01)
-    tenancy = LeaseKeeper(store)
+    lease_keeper = LeaseKeeper(store)
     original, failed = store.submit, []
 
     def failing(unit: Any) -> Any:
@@ -312,25 +312,25 @@ def test_the_heart_goes_on_after_a_failed_beat(store: Any, clock: Boots, monkeyp
         raise LeaseLost
 
     store.submit = failing
-    until(lambda: len(failed) > 2)
+    wait_until(lambda: len(failed) > 2)
     store.submit = original
     clock.now += 20_000
-    until(lambda: holders(store) == [(tenancy.holder, clock.now + LEASE_MS)])
-    tenancy.close()
-    tenancy._heart.join(WAIT)
+    wait_until(lambda: holders(store) == [(lease_keeper.holder_id, clock.now + LEASE_MS)])
+    lease_keeper.close()
+    lease_keeper._heart.join(WAIT)
 
 
 def test_the_heart_of_a_forgotten_tenancy_stops(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 0.01)
-    tenancy = LeaseKeeper(store)
-    heart, gone = tenancy._heart, weakref.ref(tenancy)
-    del tenancy
+    lease_keeper = LeaseKeeper(store)
+    heart, gone = lease_keeper._heart, weakref.ref(lease_keeper)
+    del lease_keeper
 
     def is_gone() -> bool:
         gc.collect()
         return gone() is None
 
-    until(is_gone)
+    wait_until(is_gone)
     heart.join(WAIT)
     assert not heart.is_alive()
 
@@ -383,10 +383,10 @@ def test_of_threads_that_open_one_run_in_one_batch_one_gets_it(store_url: str, b
     threads = [threading.Thread(target=work) for _ in range(3)]
     for thread in threads:
         thread.start()
-    until(lambda: len(committer._queue) == 3)
+    wait_until(lambda: len(committer._queue) == 3)
     committer._lead.release()
     assert opened.wait(WAIT)
-    until(lambda: len(outcomes) == 2)
+    wait_until(lambda: len(outcomes) == 2)
     finish.set()
     for thread in threads:
         thread.join(WAIT)

@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from perdure.journal.documents import documents_dropped
-from perdure.memory.pieces import PUT_WORDS, unindexed
+from perdure.memory.pieces import PUT_WORDS, unindex_statements
 from perdure.platform.failpoints import Site
 from perdure.store import open_store
 from perdure.store.base import Floats, Script, Statement, UnitOfWork
@@ -45,13 +45,13 @@ def test_the_words_of_a_document_that_is_dropped_go_for_good(path: Path) -> None
         assert found == [("notes", "k", 1)]
         assert [row[1] for row in store.read("documents_with_words", (*look, "nothing", 9))] == ["other"]
         store.submit(Do(*documents_dropped((*NOTES, "k"))))
-        assert "xylophage" not in indexed(path)
-        assert "importance" in indexed(path)
+        assert "xylophage" not in read_index(path)
+        assert "importance" in read_index(path)
         assert store.read("check_file") == [("ok",)]
     assert b"xylophage" not in path.read_bytes()
 
 
-def indexed(path: Path) -> str:
+def read_index(path: Path) -> str:
     with closing(apsw.Connection(str(path))) as behind:
         rows = behind.execute("SELECT block FROM document_words_data").fetchall()
         return b" ".join(bytes(block) for (block,) in rows if isinstance(block, bytes)).decode("latin-1")
@@ -77,7 +77,7 @@ def test_the_words_of_a_piece_come_and_go_with_it_once(path: Path) -> None:
         store.submit(Do(piece, PUT_WORDS, vector))
         with closing(apsw.Connection(str(path))) as behind:
             assert behind.execute("SELECT term, doc, cnt FROM chunk_terms").fetchall() == [("k1xzeppelin", 1, 2)]
-        store.submit(Do(*unindexed(1, ["m-1"])))
+        store.submit(Do(*unindex_statements(1, ["m-1"])))
         assert store.read("check_file") == [("ok",)]
         with closing(apsw.Connection(str(path))) as behind:
             for table in ("chunks", "chunk_terms", "chunk_vectors"):

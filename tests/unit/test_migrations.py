@@ -13,7 +13,7 @@ import pytest
 from perdure.errors import StoreUnavailable
 from perdure.platform.failpoints import CommitMoment, Site
 from perdure.store import open_store, sql
-from perdure.store.sqlite.schema_guard import digest, expected
+from perdure.store.sqlite.schema_guard import build_expected, digest
 from tests.unit import child
 
 FOLDER = Path(sql.__file__).parent
@@ -36,7 +36,7 @@ def shape(path: str, *scripts: str) -> list[tuple[str, str, str]]:
 
 
 def test_the_digests_are_those_of_the_migrations() -> None:
-    versions = {version: digest(sorted(expected(version).values())) for version in sql.digests("sqlite")}
+    versions = {version: digest(sorted(build_expected(version).values())) for version in sql.digests("sqlite")}
     assert sql.digests("sqlite") == versions, "run tools/schema_digests.py"
     assert list(versions) == list(range(1, len(sql.migrations("sqlite")) + 1))
 

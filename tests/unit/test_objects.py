@@ -14,7 +14,7 @@ import zstandard
 from perdure import Agent
 from perdure.errors import CorruptValue, JournalDamaged
 from perdure.journal.object_gc import collect
-from perdure.journal.objects import pack, packed_in, reference, unpack
+from perdure.journal.objects import iterate_packed, pack, reference, unpack
 from perdure.records import CallIdentity, RunWrite, StepDone
 from perdure.store import open_store
 from perdure.values import codec
@@ -49,7 +49,7 @@ def table(store: Any) -> list[tuple[bytes, int, bytes]]:
     return rows
 
 
-def of_length(length: int) -> bytes:
+def make_value(length: int) -> bytes:
     """A value whose encoding has this many bytes."""
     overhead = len(codec.encode(bytes(length), "x")) - length
     value = bytes(length - overhead)
@@ -58,11 +58,11 @@ def of_length(length: int) -> bytes:
 
 
 def test_up_to_the_threshold_a_value_stays_in_the_journal(store: Any) -> None:
-    packed, made = pack(store, of_length(INLINE_BYTES_MAX), "x")
+    packed, made = pack(store, make_value(INLINE_BYTES_MAX), "x")
     assert made == ()
     assert reference(packed) == b""
-    assert unpack(store, packed) == of_length(INLINE_BYTES_MAX)
-    packed, made = pack(store, of_length(INLINE_BYTES_MAX + 1), "x")
+    assert unpack(store, packed) == make_value(INLINE_BYTES_MAX)
+    packed, made = pack(store, make_value(INLINE_BYTES_MAX + 1), "x")
     assert len(made) == 1
     assert len(packed) == 33
     assert reference(packed) == made[0].args[0]
@@ -108,7 +108,7 @@ def test_every_reading_is_a_copy(agent: Agent, store: Any) -> None:
 
 
 @pytest.fixture
-def kept(agent: Agent, store: Any) -> bytes:
+def store_object(agent: Agent, store: Any) -> bytes:
     """The packed form of an object that is in the store."""
     keep(agent, "text " * 2_000)
     return pack(store, "text " * 2_000, "x")[0]
@@ -118,58 +118,58 @@ def alter(store: Any, change: str, *args: object) -> None:
     assert len(behind(store, f"UPDATE objects SET {change} RETURNING 1", args)) == 1
 
 
-def test_a_missing_object_is_damage(store: Any, kept: bytes) -> None:
-    assert unpack(store, kept) == "text " * 2_000
+def test_a_missing_object_is_damage(store: Any, store_object: bytes) -> None:
+    assert unpack(store, store_object) == "text " * 2_000
     behind(store, "DELETE FROM objects")
     with pytest.raises(JournalDamaged, match="is missing"):
-        unpack(store, kept)
+        unpack(store, store_object)
 
 
-def test_a_changed_object_is_damage(store: Any, kept: bytes) -> None:
+def test_a_changed_object_is_damage(store: Any, store_object: bytes) -> None:
     other = codec.encode("TEXT " * 2_000, "x")
     alter(store, "size = ?, data = ?", len(other), b"\x01" + zstandard.compress(other))
     with pytest.raises(JournalDamaged, match="has been changed"):
-        unpack(store, kept)
+        unpack(store, store_object)
     alter(store, "data = ?", b"\x00" + other)
     with pytest.raises(JournalDamaged, match="has been changed"):
-        unpack(store, kept)
+        unpack(store, store_object)
 
 
 @pytest.mark.parametrize("at", [1, 5, 20, -1])
-def test_a_flipped_bit_is_noticed(store: Any, kept: bytes, at: int) -> None:
+def test_a_flipped_bit_is_noticed(store: Any, store_object: bytes, at: int) -> None:
     [(_, _, data)] = table(store)
     flipped = bytearray(data)
     flipped[at] ^= 1
     alter(store, "data = ?", bytes(flipped))
     with pytest.raises((JournalDamaged, CorruptValue)):
-        unpack(store, kept)
+        unpack(store, store_object)
 
 
-def test_a_frame_that_claims_more_than_its_row_is_refused_before_it_is_opened(store: Any, kept: bytes) -> None:
+def test_a_frame_that_claims_more_than_its_row_is_refused_before_it_is_opened(store: Any, store_object: bytes) -> None:
     bomb = b"\x01" + zstandard.compress(bytes(300 * 1024 * 1024), 3)
     assert len(bomb) < 100_000
     alter(store, "data = ?", bomb)
     with pytest.raises(CorruptValue, match="claims to hold"):
-        unpack(store, kept)
+        unpack(store, store_object)
     alter(store, "size = ?", 300 * 1024 * 1024)
     assert VALUE_BYTES_MAX < 300 * 1024 * 1024
     with pytest.raises(CorruptValue, match="claims to hold"):
-        unpack(store, kept)
+        unpack(store, store_object)
 
 
-def test_a_frame_that_does_not_say_its_size_is_refused(store: Any, kept: bytes) -> None:
+def test_a_frame_that_does_not_say_its_size_is_refused(store: Any, store_object: bytes) -> None:
     compressor = zstandard.ZstdCompressor(write_content_size=False)
     alter(store, "data = ?, size = -1", b"\x01" + compressor.compress(b"x" * 10_000))
     with pytest.raises(CorruptValue):
-        unpack(store, kept)
+        unpack(store, store_object)
 
 
-def test_a_frame_cut_short_or_of_nonsense_is_refused(store: Any, kept: bytes) -> None:
+def test_a_frame_cut_short_or_of_nonsense_is_refused(store: Any, store_object: bytes) -> None:
     [(_, _, data)] = table(store)
     for broken in (data[:-3], b"\x01nonsense", b"\x01", b"", b"\x07abc"):
         alter(store, "data = ?", broken)
         with pytest.raises((CorruptValue, JournalDamaged)):
-            unpack(store, kept)
+            unpack(store, store_object)
 
 
 @pytest.mark.parametrize("packed", [b"", b"\x02abc", b"\x01short", b"\x01" + bytes(33)])
@@ -197,7 +197,7 @@ def test_only_what_no_entry_refers_to_is_collected(agent: Agent, store: Any) -> 
     assert len(table(store)) == 8
 
     [(stream,)] = behind(store, "SELECT stream FROM runs WHERE id = 'gone'")
-    behind(store, f"DELETE FROM journal WHERE {of_stream(store)} = ?", (stream,))
+    behind(store, f"DELETE FROM journal WHERE {select_stream(store)} = ?", (stream,))
     [(gone, freed)] = [(id, len(data)) for id, size, data in table(store) if id == identity(store, NOISE + b"1")]
     assert collect(store).bytes == freed
     assert gone not in {id for id, _, _ in table(store)}
@@ -211,7 +211,7 @@ def fail() -> None:
     raise ValueError("failed " + NOISE.hex())
 
 
-def of_stream(store: Any) -> str:
+def select_stream(store: Any) -> str:
     """The stream of an entry, as the tables have it."""
     return "id >> 32" if store.url.startswith("sqlite") else "stream"
 
@@ -222,7 +222,7 @@ def identity(store: Any, value: Any) -> bytes:
 
 def test_an_object_that_is_needed_again_comes_back(agent: Agent, store: Any) -> None:
     keep(agent, NOISE, "one")
-    behind(store, f"DELETE FROM journal WHERE {of_stream(store)} = (SELECT stream FROM runs WHERE id = 'one')")
+    behind(store, f"DELETE FROM journal WHERE {select_stream(store)} = (SELECT stream FROM runs WHERE id = 'one')")
     assert collect(store).bytes > 0
     assert table(store) == []
     keep(agent, NOISE, "two")
@@ -233,10 +233,10 @@ def test_references_are_found_wherever_a_record_has_them() -> None:
     ids = [bytes([n]) * 32 for n in range(3)]
     writes = (RunWrite(1, "a", b"\x01" + ids[1]), RunWrite(1, "b", b"\x00inline"), RunWrite(2, "c"))
     record = StepDone(CallIdentity("", "s", b"", 0), 0, 0, b"\x01" + ids[0], writes)
-    assert [reference(packed) for packed in packed_in(record)] == ids[:2]
+    assert [reference(packed) for packed in iterate_packed(record)] == ids[:2]
 
 
-def test_the_table_refuses_a_second_row_of_one_id(store: Any, kept: bytes) -> None:
+def test_the_table_refuses_a_second_row_of_one_id(store: Any, store_object: bytes) -> None:
     [(id, size, data)] = table(store)
     with pytest.raises((apsw.ConstraintError, psycopg.errors.UniqueViolation)):
         behind(store, "INSERT INTO objects (id, size, data) VALUES (?, ?, ?)", (id, size, data))

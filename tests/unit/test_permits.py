@@ -15,7 +15,7 @@ from perdure.platform.failpoints import Site
 from perdure.store.base import UnitOfWork
 from perdure.store.lanes import CommitLanes, CommitThreads, LaneTicket
 from perdure.store.permits import Gate
-from tests.conformance.kit import until
+from tests.conformance.kit import wait_until
 
 WAIT = 100.0
 LONG = time.monotonic() + 3600
@@ -55,7 +55,7 @@ def test_a_thread_that_waits_is_woken() -> None:
     assert gate.enter(LONG)
     thread = threading.Thread(target=lambda: gate.enter(LONG) and entered.set())
     thread.start()
-    until(lambda: len(gate._waiting) == 1)
+    wait_until(lambda: len(gate._waiting) == 1)
     assert not entered.is_set()
     gate.leave()
     assert entered.wait(WAIT)
@@ -72,7 +72,7 @@ class Work(UnitOfWork[Any]):
         self.call = call
 
 
-def one_by_one(group: Sequence[LaneTicket]) -> None:
+def check_one_by_one(group: Sequence[LaneTicket]) -> None:
     for ticket in group:
         try:
             ticket.settle(ticket.unit.call())  # type: ignore[attr-defined]
@@ -94,7 +94,7 @@ def test_in_a_lane_there_is_one_at_a_time_and_lanes_do_not_wait_for_each_other()
             inside[lane] -= 1
 
     def go(lane: int) -> None:
-        lanes.go(LaneTicket(Work(lane + 1, lambda: work(lane))), one_by_one)
+        lanes.go(LaneTicket(Work(lane + 1, lambda: work(lane))), check_one_by_one)
 
     threads = [threading.Thread(target=go, args=(number % 2,)) for number in range(8)]
     for thread in threads:
@@ -113,7 +113,7 @@ def line_up(
     assert begun.wait(WAIT)
     for number, thread in enumerate(threads[1:], start=1):
         thread.start()
-        until(lambda number=number: len(lanes._lanes[7].waiting) == number)
+        wait_until(lambda number=number: len(lanes._lanes[7].waiting) == number)
     go.set()
     for thread in threads:
         thread.join(WAIT)
@@ -127,7 +127,7 @@ def test_those_who_have_waited_are_committed_together_and_in_order() -> None:
         groups.append(len(group))
         begun.set()
         assert release.wait(WAIT)
-        one_by_one(group)
+        check_one_by_one(group)
 
     tickets = [LaneTicket(Work(7, lambda n=n: order.append(n) or n)) for n in range(6)]  # type: ignore[misc]
     threads = [threading.Thread(target=lanes.go, args=(ticket, commit)) for ticket in tickets]
@@ -146,7 +146,7 @@ def test_an_interrupted_leader_blocks_no_follower() -> None:
         assert release.wait(WAIT)
         if len(group) > 1:
             raise KeyboardInterrupt
-        one_by_one(group)
+        check_one_by_one(group)
 
     tickets, heard = [LaneTicket(Work(7)) for _ in range(3)], list[str]()
 
@@ -167,7 +167,7 @@ def test_an_interrupted_leader_blocks_no_follower() -> None:
 def test_lane_zero_is_free_for_all() -> None:
     lanes = CommitLanes()
     inner = LaneTicket(Work(0))
-    lanes.go(LaneTicket(Work(0, lambda: lanes.go(inner, one_by_one))), one_by_one)
+    lanes.go(LaneTicket(Work(0, lambda: lanes.go(inner, check_one_by_one))), check_one_by_one)
     assert inner.settled
 
 
@@ -180,14 +180,14 @@ def test_tasks_of_one_lane_take_turns_and_leave_threads_to_others() -> None:
         order.append("slow")
 
     async def program() -> None:
-        first = asyncio.create_task(workers.result_of(Work(1, slow), one_by_one))
+        first = asyncio.create_task(workers.result_of(Work(1, slow), check_one_by_one))
         await asyncio.sleep(0)
         behind = [
-            asyncio.create_task(workers.result_of(Work(1, lambda n=n: order.append(str(n))), one_by_one))  # type: ignore[misc]
+            asyncio.create_task(workers.result_of(Work(1, lambda n=n: order.append(str(n))), check_one_by_one))  # type: ignore[misc]
             for n in range(5)
         ]
         await asyncio.sleep(0)
-        await workers.result_of(Work(2, lambda: order.append("other")), one_by_one)
+        await workers.result_of(Work(2, lambda: order.append("other")), check_one_by_one)
         release.set()
         await asyncio.gather(first, *behind)
 
@@ -208,8 +208,8 @@ def test_an_error_is_raised_where_it_is_awaited_and_ends_the_turn() -> None:
 
     async def program() -> None:
         with pytest.raises(KeyError, match="mine"):
-            await workers.result_of(Work(1, fail), one_by_one)
-        assert await workers.result_of(Work(1, lambda: 5), one_by_one) == 5
+            await workers.result_of(Work(1, fail), check_one_by_one)
+        assert await workers.result_of(Work(1, lambda: 5), check_one_by_one) == 5
 
     asyncio.run(program())
     workers.close()
@@ -225,7 +225,7 @@ def test_a_cancelled_caller_still_waits_for_the_end() -> None:
         done.set()
 
     async def program() -> None:
-        task = asyncio.create_task(workers.result_of(Work(1, work), one_by_one))
+        task = asyncio.create_task(workers.result_of(Work(1, work), check_one_by_one))
         while not begun.is_set():
             await asyncio.sleep(0.001)
         task.cancel()

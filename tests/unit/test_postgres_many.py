@@ -39,7 +39,7 @@ def test_few_are_sent_as_they_are() -> None:
     gathered = MergedStatements(few)
     assert sorted(gathered.sent, key=str) == sorted(few, key=str)
     answers = {id(given): [(number,)] for number, given in enumerate(few)}
-    assert gathered.spread([answers[id(sent)] for sent in gathered.sent]) == list(answers.values())
+    assert gathered.distribute_rows([answers[id(sent)] for sent in gathered.sent]) == list(answers.values())
 
 
 def test_many_are_sent_together_and_none_passes_another_statement() -> None:
@@ -76,7 +76,7 @@ def test_a_statement_that_must_do_something_stays_alone() -> None:
 def test_rows_go_to_whom_they_belong() -> None:
     given = [MARK, *gets(MANY_MIN), MARK]
     answers: list[Rows] = [[(7,)], [(MANY_MIN, b"last", 2), (1, b"first", 1)], []]
-    spread = MergedStatements(given).spread(answers)
+    spread = MergedStatements(given).distribute_rows(answers)
     assert len(spread) == len(given)
     assert (spread[0], spread[1], spread[MANY_MIN]) == ([(7,)], [(b"first", 1)], [(b"last", 2)])
     assert [one for one in spread if not one] == [[]] * (MANY_MIN - 1)

@@ -8,7 +8,7 @@ import pytest
 
 from perdure import Agent
 from perdure.errors import StoreUnavailable
-from perdure.store.postgres.errors import one_line
+from perdure.store.postgres.errors import join_lines
 from tests.postgres.cluster import Cluster
 
 
@@ -51,4 +51,4 @@ def test_a_role_that_may_not_make_the_store_is_told_who_does(cluster: Cluster) -
 
 
 def test_several_lines_become_one() -> None:
-    assert one_line("no  such\n\tfile\n\nis it there?\n") == "no such; file; is it there?"
+    assert join_lines("no  such\n\tfile\n\nis it there?\n") == "no such; file; is it there?"

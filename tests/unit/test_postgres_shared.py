@@ -20,8 +20,8 @@ from perdure.store.postgres.errors import ConnectionCut
 from perdure.store.postgres.loop_commits import OVERLAP_MIN, UNDER_WAY_MAX, UNITS_MAX
 from perdure.store.postgres.shared import SharedCommit
 from perdure.values.clock import SYSTEM_CLOCK
-from tests.conformance.kit import Behind, until
-from tests.unit.units import append, behind, new_head
+from tests.conformance.kit import Behind, wait_until
+from tests.unit.units import append, behind, create_head
 
 pytestmark = pytest.mark.stores("postgres")
 WAIT = 100
@@ -47,7 +47,7 @@ class Poisoned(Append):
 
 
 def heads(store: Any, count: int) -> list[StreamHead]:
-    return [new_head(store) for _ in range(count)]
+    return [create_head(store) for _ in range(count)]
 
 
 def transactions(store: Any) -> int:
@@ -83,7 +83,7 @@ def in_threads(store: Any, units: list[Append]) -> list[Any]:
     with committer._lead:
         for thread in threads:
             thread.start()
-        until(lambda: len(committer._queue) == len(units))
+        wait_until(lambda: len(committer._queue) == len(units))
     for thread in threads:
         thread.join(WAIT)
     return outcomes
@@ -147,7 +147,7 @@ def test_a_locked_lease_keeps_nobody_else_waiting(store: Any, together: Together
             target=lambda: outcomes.extend(together(store, [append(head, step()) for head in many]))
         )
         commits.start()
-        until(lambda: sum(len(entries(store, head)) for head in many) == 5)
+        wait_until(lambda: sum(len(entries(store, head)) for head in many) == 5)
         assert entries(store, many[1]) == []
         assert other.execute("UPDATE leases SET fence = 2 WHERE stream = ?", (many[1].stream,)) == []
         other.execute("COMMIT")
@@ -227,11 +227,11 @@ def test_a_blocked_loop_holds_up_no_other_thread(store: Any) -> None:
 
 
 def test_an_abandoned_loop_holds_up_nobody(store: Any) -> None:
-    head = new_head(store)
+    head = create_head(store)
     loop = asyncio.new_event_loop()
 
     async def program() -> None:
-        await store.submit_async(append(new_head(store), step()))
+        await store.submit_async(append(create_head(store), step()))
         task = asyncio.ensure_future(store.submit_async(append(head, step())))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -277,7 +277,7 @@ def test_never_more_connections_than_the_pool_has(store_url: str) -> None:
 
     async def program() -> None:
         waiting: list[Awaitable[Any]] = [commit(head) for head in many]
-        waiting += [asyncio.to_thread(store.submit, append(new_head(store), step())) for _ in range(8)]
+        waiting += [asyncio.to_thread(store.submit, append(create_head(store), step())) for _ in range(8)]
         await asyncio.gather(*waiting)
 
     asyncio.run(program())

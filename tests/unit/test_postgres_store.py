@@ -21,14 +21,14 @@ from perdure.store.base import Statement
 from perdure.store.postgres import listen as listening
 from perdure.store.postgres import pool
 from perdure.store.postgres.connection import RawStatement
-from tests.conformance.kit import Behind, in_child
-from tests.unit.units import Put, append, behind, entry, new_head
+from tests.conformance.kit import Behind, run_in_child
+from tests.unit.units import Put, append, behind, create_head, entry
 
 pytestmark = pytest.mark.stores("postgres")
 WAIT = 100
 
 
-def at_once(count: int, work: Any) -> list[BaseException]:
+def run_at_once(count: int, work: Any) -> list[BaseException]:
     """Run it in so many threads that begin together; what was raised."""
     start, problems = threading.Barrier(count), list[BaseException]()
 
@@ -50,7 +50,7 @@ def at_once(count: int, work: Any) -> list[BaseException]:
 def settings(store: Any, *names: str) -> list[str]:
     """What a session of the store has."""
     with store._pool.link(time.monotonic() + WAIT) as link:
-        answers = link.talk(
+        answers = link.send_batch(
             [RawStatement(b"SELECT current_setting($1::text)", (name,)) for name in names], time.monotonic() + WAIT
         )
         return [answer.rows[0][0] for answer in answers]
@@ -71,7 +71,7 @@ def test_a_schema_may_have_any_name(store_url: str, name: str) -> None:
 
 def test_many_who_make_the_same_store_at_once_make_one(store_url: str) -> None:
     made: list[Any] = []
-    assert at_once(8, lambda number: made.append(open_store(store_url))) == []
+    assert run_at_once(8, lambda number: made.append(open_store(store_url))) == []
     assert len({store.identity for store in made}) == 1
     for store in made:
         store.close()
@@ -150,7 +150,7 @@ def test_full_durability_does_not_believe_a_careless_default(store_url: str) -> 
 
 
 def test_what_must_hold_is_an_error_of_the_last_batch(store: Any) -> None:
-    head = new_head(store)
+    head = create_head(store)
     store.submit(append(head, entry("a")))
     with pytest.raises(LeaseLost):  # in the middle of a batch whose commit travels with it
         store.submit(append(head, entry("b"), also=(Statement("take_lease", (head.stream, 99, None), LeaseLost),)))
@@ -163,7 +163,7 @@ def test_what_must_hold_is_an_error_of_the_last_batch(store: Any) -> None:
 
 
 def test_an_entry_of_somebody_else_is_not_taken_for_ours(store: Any) -> None:
-    head = new_head(store)
+    head = create_head(store)
     other = type(head)(head.store, head.stream, 1)
     store.submit(append(head, entry("a")))
     with pytest.raises(LeaseLost):
@@ -172,7 +172,7 @@ def test_an_entry_of_somebody_else_is_not_taken_for_ours(store: Any) -> None:
 
 
 def test_a_session_that_was_ended_is_replaced(store: Any) -> None:
-    head = new_head(store)
+    head = create_head(store)
     for number in range(1, 4):
         behind(store, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'perdure'")
         assert store.submit(append(head, entry(f"k{number}"))) == number
@@ -181,18 +181,18 @@ def test_a_session_that_was_ended_is_replaced(store: Any) -> None:
 
 
 def test_threads_of_one_run_take_turns(store: Any) -> None:
-    head = new_head(store)
+    head = create_head(store)
 
     def work(number: int) -> None:
         for n in range(5):
             store.submit(append(head, entry(f"{number} {n}")))
 
-    assert at_once(12, work) == []
+    assert run_at_once(12, work) == []
     assert [row[0] for row in store.read("journal_of", (head.stream, 0))] == list(range(1, 61))
 
 
 def test_what_has_waited_is_one_commit_and_a_stale_one_harms_only_itself(store: Any) -> None:
-    head, stale = new_head(store), new_head(store)
+    head, stale = create_head(store), create_head(store)
     stale.fence = 9
     commits: list[int] = []
     begun, release = threading.Event(), threading.Event()
@@ -235,11 +235,11 @@ def test_what_has_waited_is_one_commit_and_a_stale_one_harms_only_itself(store: 
 
 
 def test_joined_units_are_one_transaction(store: Any) -> None:
-    head = new_head(store)
+    head = create_head(store)
     units = [append(head, entry(f"k{n}")) for n in range(5)]
-    assert store.submit(units[0].joined(units[1:])) == [1, 2, 3, 4, 5]
+    assert store.submit(units[0].join(units[1:])) == [1, 2, 3, 4, 5]
     assert behind(store, "SELECT count(DISTINCT xmin::text) FROM journal WHERE stream = ?", (head.stream,)) == [(1,)]
-    assert units[0].joined([append(new_head(store), entry("other"))]) is None
+    assert units[0].join([append(create_head(store), entry("other"))]) is None
 
 
 def test_of_threads_that_open_one_run_at_once_one_gets_it(store_url: str) -> None:
@@ -255,7 +255,7 @@ def test_of_threads_that_open_one_run_at_once_one_gets_it(store_url: str) -> Non
         except RunBusy:
             ready.wait(WAIT)
 
-    assert at_once(8, work) == []
+    assert run_at_once(8, work) == []
     assert agent.runs.get("r").status == "finished"
     assert agent.runs.get("r").summary.resumes == 0
     agent.close()
@@ -289,7 +289,7 @@ def test_more_runs_than_connections(store_url: str) -> None:
             for n in range(3):
                 run.step(lambda n: n, n, name="step")
 
-    assert at_once(16, work) == []
+    assert run_at_once(16, work) == []
     assert {run.status for run in agent.runs.list()} == {"finished"}
     agent.close()
 
@@ -298,14 +298,14 @@ def test_more_runs_than_connections(store_url: str) -> None:
 
 
 def test_a_child_of_fork_leaves_the_connections_of_its_parent_alone(store: Any) -> None:
-    head = new_head(store)
+    head = create_head(store)
 
     def in_the_child() -> None:
         with pytest.raises(StoreForked):
             store.read("all_streams")
         store.close()
 
-    assert in_child(in_the_child) == 0
+    assert run_in_child(in_the_child) == 0
     assert store.submit(append(head, entry("after"))) == 1
 
 
@@ -316,7 +316,7 @@ def test_a_child_holds_no_socket_of_its_parent(store: Any) -> None:
     def in_the_child() -> None:
         assert os.readlink(f"/proc/self/fd/{number}") == "/dev/null"
 
-    assert in_child(in_the_child) == 0
+    assert run_in_child(in_the_child) == 0
 
 
 # -- waiting --------------------------------------------------------------------------------------------------------
@@ -403,15 +403,15 @@ def test_a_row_that_stays_locked_is_told_as_busy(store_url: str, monkeypatch: py
         other.execute("BEGIN")
         other.execute("SELECT last FROM stream_count FOR UPDATE")
         with pytest.raises(StoreBusy, match="lock timeout"):
-            new_head(store)
+            create_head(store)
         other.execute("ROLLBACK")
-    assert new_head(store).stream == 1
+    assert create_head(store).stream == 1
     store.close()
 
 
 def test_a_server_that_stays_away_is_told_in_time(store_url: str) -> None:
     store: Any = open_store(store_url + "&reconnect_seconds=0.2")
-    head = new_head(store)
+    head = create_head(store)
     store._pool.place = msgspec.structs.replace(store._pool.place, target="postgresql://postgres@127.0.0.1:1/postgres")
     store._pool.clear()
     with pytest.raises(StoreUnavailable, match="unreachable for 0.2 s"):

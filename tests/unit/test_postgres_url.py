@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from perdure import Agent
 from perdure.errors import StoreUnavailable
-from perdure.store.postgres.url import is_postgres, parse, without_password
+from perdure.store.postgres.url import hide_password, is_postgres, parse
 from tests.unit import child
 
 
@@ -52,7 +52,7 @@ def test_a_local_socket_keeps_its_slashes() -> None:
     ],
 )
 def test_a_password_is_not_shown(url: str) -> None:
-    assert "hush" not in without_password(url)
+    assert "hush" not in hide_password(url)
     assert "hush" not in repr(Agent("a", store=url))
     assert is_postgres(url)
 
@@ -69,7 +69,7 @@ def test_nor_is_it_in_an_error(url: str) -> None:
         seen = seen.__cause__
 
 
-def told_about(url: str) -> str:
+def describe_failure(url: str) -> str:
     """What somebody hears who uses a store there: the error, and all that is behind it."""
     with pytest.raises(StoreUnavailable) as caught:
         Agent("a", store=url).runs.list()
@@ -87,22 +87,22 @@ PASSWORDS = st.text("/?#@:[]%&= \0\t\u2100ZQXJK7", min_size=4, max_size=14)
 
 @given(PASSWORDS)
 def test_no_piece_of_a_password_that_is_not_encoded_is_in_an_error(password: str) -> None:
-    told = told_about(f"postgresql://me:{password}@127.0.0.1:1/work?reconnect_seconds=0")
+    told = describe_failure(f"postgresql://me:{password}@127.0.0.1:1/work?reconnect_seconds=0")
     pieces = [password[at : at + 4] for at in range(len(password) - 3)]
     assert [piece for piece in pieces if piece in told] == []
 
 
 @pytest.mark.parametrize("mark", list("/?#@"))
 def test_a_password_that_is_not_encoded_is_told_with_what_to_write(mark: str) -> None:
-    told = told_about(f"postgresql://me:TOP{mark}SECRET@127.0.0.1:1/work")
+    told = describe_failure(f"postgresql://me:TOP{mark}SECRET@127.0.0.1:1/work")
     assert "postgresql://me@127.0.0.1:1/work is not a valid store URL" in told
     assert "%2F %3F %23 %40" in told
 
 
 def test_several_hosts_and_their_ports_are_shown() -> None:
-    assert without_password("postgresql://a:1,b:2/work") == "postgresql://a:1,b:2/work"
-    assert without_password("postgresql://me:x@[::1]:2,b/work?schema=s") == "postgresql://me@[::1]:2,b/work?schema=s"
-    assert without_password("postgresql://[::1]:2/work") == "postgresql://[::1]:2/work"
+    assert hide_password("postgresql://a:1,b:2/work") == "postgresql://a:1,b:2/work"
+    assert hide_password("postgresql://me:x@[::1]:2,b/work?schema=s") == "postgresql://me@[::1]:2,b/work?schema=s"
+    assert hide_password("postgresql://[::1]:2/work") == "postgresql://[::1]:2/work"
 
 
 @pytest.mark.parametrize(

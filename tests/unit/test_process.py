@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from perdure.platform import process
-from perdure.platform.process import Holder, proven_dead, this_process
+from perdure.platform.process import Holder, identify_this_process, proven_dead
 from tests.unit import child
 
 SECONDS = 100
@@ -38,23 +38,23 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 def identity_of(pid: int) -> Holder:
     started = process._start_time(pid)
     assert started is not None
-    return msgspec.structs.replace(this_process(), pid=pid, started=started)
+    return msgspec.structs.replace(identify_this_process(), pid=pid, started=started)
 
 
 def test_this_process_is_alive_and_the_same_every_time() -> None:
-    assert this_process() == this_process()
-    assert this_process().pid == os.getpid()
-    assert not proven_dead(this_process())
-    assert str(os.getpid()) in str(this_process())
+    assert identify_this_process() == identify_this_process()
+    assert identify_this_process().pid == os.getpid()
+    assert not proven_dead(identify_this_process())
+    assert str(os.getpid()) in str(identify_this_process())
 
 
 def test_a_process_sees_its_own_identity_as_others_see_it(sleeper: subprocess.Popen[bytes]) -> None:
     code = _PRINT_IDENTITY
     seen = msgspec.json.decode(child.output(code), type=Holder)
     assert (seen.boot, seen.namespace, seen.host) == (
-        this_process().boot,
-        this_process().namespace,
-        this_process().host,
+        identify_this_process().boot,
+        identify_this_process().namespace,
+        identify_this_process().host,
     )
     assert seen.pid != os.getpid()
     assert proven_dead(seen), "it has ended"
@@ -113,12 +113,12 @@ def test_a_process_whose_main_thread_has_ended_lives_as_long_as_its_other_thread
 
 
 def test_a_number_that_another_process_has_now_is_no_sign_of_life() -> None:
-    me = this_process()
+    me = identify_this_process()
     assert proven_dead(msgspec.structs.replace(me, started=me.started - 1))
 
 
 def test_another_boot_is_the_past() -> None:
-    assert proven_dead(msgspec.structs.replace(this_process(), boot="another"))
+    assert proven_dead(msgspec.structs.replace(identify_this_process(), boot="another"))
 
 
 def test_what_is_in_another_namespace_cannot_be_looked_at(sleeper: subprocess.Popen[bytes]) -> None:
@@ -146,7 +146,7 @@ def test_where_proc_is_missing_the_kernel_is_asked(
     monkeypatch: pytest.MonkeyPatch, sleeper: subprocess.Popen[bytes]
 ) -> None:
     monkeypatch.setattr(process, "_start_time", lambda pid: None)
-    holder = msgspec.structs.replace(this_process(), pid=sleeper.pid, started=0)
+    holder = msgspec.structs.replace(identify_this_process(), pid=sleeper.pid, started=0)
     assert not proven_dead(holder)
     sleeper.kill()
     sleeper.wait(SECONDS)
@@ -159,7 +159,7 @@ def test_a_process_that_may_not_be_signalled_exists(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(process, "_start_time", lambda pid: None)
     monkeypatch.setattr(os, "kill", refuse)
-    assert not proven_dead(this_process())
+    assert not proven_dead(identify_this_process())
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a pid namespace here")
@@ -176,5 +176,5 @@ def test_a_process_of_a_real_other_namespace_is_not_judged(tmp_path_factory: pyt
     if inner.returncode != 0:
         pytest.skip(f"unshare does not work here: {inner.stderr.strip()}")
     seen = msgspec.json.decode(inner.stdout, type=Holder)
-    assert seen.namespace != this_process().namespace
+    assert seen.namespace != identify_this_process().namespace
     assert not proven_dead(seen)

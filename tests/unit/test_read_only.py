@@ -213,11 +213,11 @@ def as_somebody_else(*command: str) -> subprocess.CompletedProcess[str]:
     program = [sys.executable, "-m", "perdure.cli", *command]
     environment = child.environment()
     return subprocess.run(
-        program, env=environment, preexec_fn=_without_power, capture_output=True, text=True, check=False
+        program, env=environment, preexec_fn=_drop_capabilities, capture_output=True, text=True, check=False
     )
 
 
-def _without_power() -> None:
+def _drop_capabilities() -> None:
     """Root without the capabilities to go past permissions is like anybody else, and can still start Python."""
     for capability in CAPABILITIES:
         assert LIBC.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0

@@ -18,7 +18,7 @@ from perdure.journal.object_gc import collect
 from perdure.journal.project import VIEWS
 from perdure.journal.rebuild import TABLES, check, rebuild
 from perdure.store.base import Store
-from tests.conformance.rich_store import behind, copy_to, opened
+from tests.conformance.rich_store import behind, copy_to, open_copy
 from tests.unit import child
 
 NOT_IN_THE_JOURNAL = {"arrival"}
@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(path: Path) -> Iterator[Store]:
-    with closing(opened(path)) as store:
+    with closing(open_copy(path)) as store:
         yield store
 
 
@@ -60,7 +60,7 @@ def test_every_view_and_every_column_is_compared(raw: apsw.Connection) -> None:
         assert [column for column in columns if column not in NOT_IN_THE_JOURNAL] == list(view.columns)
 
 
-def another(value: object) -> object:
+def change_value(value: object) -> object:
     if isinstance(value, int | float):
         return value + 1
     return value + b"x" if isinstance(value, bytes) else f"{value}x"
@@ -74,7 +74,7 @@ def test_a_changed_value_is_found(store: Store, raw: apsw.Connection, view: str)
     which = " AND ".join(f"{key} = ?" for key in keys)
     for column in table.columns[table.key :]:
         for *row, value in raw.execute(f"SELECT {', '.join(keys)}, {column} FROM {view}").fetchall():
-            other = another(value)
+            other = change_value(value)
             raw.execute(f"UPDATE {view} SET {column} = ? WHERE {which}", (other, *row))
             [difference] = check(store)
             assert (difference.view, difference.what, difference.columns) == (view, "differs", (column,))
@@ -144,7 +144,7 @@ def test_a_killed_rebuild_changes_nothing(path: Path, raw: apsw.Connection, mome
 
 
 def test_an_agent_at_work_makes_no_difference(path: Path, store: Store) -> None:
-    with child.busy_agent(path):
+    with child.run_busy_agent(path):
         first = len(store.read("all_runs"))
         turns = 0
         while turns < 5 or len(store.read("all_runs")) < first + 50:

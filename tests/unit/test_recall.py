@@ -17,14 +17,16 @@ from perdure.memory.recall.confidence import confidence
 TODAY = date(2026, 11, 16)  # a Monday
 
 
-def found(texts: Sequence[str], question: str, *, days: Sequence[date] = (), threads: Sequence[int] = ()) -> list[int]:
+def recall_positions(
+    texts: Sequence[str], question: str, *, days: Sequence[date] = (), threads: Sequence[int] = ()
+) -> list[int]:
     made: list[lexical.MemoryPiece] = []
     for n, text in enumerate(texts):
         day, thread = (days or [TODAY] * len(texts))[n], (threads or [0] * len(texts))[n]
         made += [piece for _, piece in ranking.pieces(text, memory=n, place=len(made), day=day, thread=thread)]
     return [
         hit.memory
-        for hit in ranking.rank(ranking.question(question, TODAY), made, lexical.IndexStatistics.of(made), 10)
+        for hit in ranking.rank(ranking.question(question, TODAY), made, lexical.IndexStatistics.from_pieces(made), 10)
     ]
 
 
@@ -46,9 +48,9 @@ def test_forms_of_one_word_are_one_term(one: str, other: str) -> None:
 
 
 def test_writing_without_spaces_is_found_by_a_part_of_it() -> None:
-    assert found(["東京に行きました", "大阪で食べました", "京都のお寺"], "大阪")[0] == 1
+    assert recall_positions(["東京に行きました", "大阪で食べました", "京都のお寺"], "大阪")[0] == 1
     assert terms.terms("हिन्दी में") == ["हिन्दी", "में"]
-    assert found(["Я живу в Москве", "Она любит чай"], "Кто любит чай?")[0] == 1
+    assert recall_positions(["Я живу в Москве", "Она любит чай"], "Кто любит чай?")[0] == 1
 
 
 def test_small_words_are_no_terms_unless_they_are_names() -> None:
@@ -60,7 +62,7 @@ def test_small_words_are_no_terms_unless_they_are_names() -> None:
 @given(st.text())
 def test_any_text_has_terms_and_sentences(text: str) -> None:
     assert all(term and not any(c.isspace() for c in term) for term in terms.terms(text))
-    assert 0 <= terms.asking(text) <= 1
+    assert 0 <= terms.question_share(text) <= 1
     assert "".join("".join(terms.pieces(text)).split()) == "".join(text.split())
 
 
@@ -74,8 +76,8 @@ def test_pieces_are_short_and_nothing_is_lost(parts: list[str]) -> None:
 
 
 def test_only_short_questions_ask() -> None:
-    assert terms.asking("Really? I went by train.") == pytest.approx(1 / 5)
-    assert terms.asking(" ".join(["word"] * 40) + "?") == 0
+    assert terms.question_share("Really? I went by train.") == pytest.approx(1 / 5)
+    assert terms.question_share(" ".join(["word"] * 40) + "?") == 0
 
 
 # All together
@@ -83,29 +85,29 @@ def test_only_short_questions_ask() -> None:
 
 def test_rare_words_count_for_more_than_frequent_ones() -> None:
     texts = ["the trip was long", "a trip to Porto", "another trip", "trip again", "Porto is nice"]
-    assert found(texts, "trip Porto")[0] == 1
+    assert recall_positions(texts, "trip Porto")[0] == 1
 
 
 def test_an_answer_is_found_by_the_question_before_it() -> None:
     texts = ["Ann: I cook rice.", "Ann: How did you travel to Lisbon?", "Bo: By train.", "Bo: My cat sleeps."]
-    assert found(texts, "How did Bo travel to Lisbon?")[:2] == [2, 1]
-    assert 2 not in found(texts, "travel to Lisbon", threads=[0, 0, 1, 1])
+    assert recall_positions(texts, "How did Bo travel to Lisbon?")[:2] == [2, 1]
+    assert 2 not in recall_positions(texts, "travel to Lisbon", threads=[0, 0, 1, 1])
 
 
 def test_long_texts_lend_nothing() -> None:
     long = "Lisbon " + "and many other things besides happened then there " * 20
-    assert found([long, "By train."], "Lisbon") == [0]
+    assert recall_positions([long, "By train."], "Lisbon") == [0]
 
 
 def test_a_long_text_is_found_by_any_part_of_it_and_once() -> None:
     long = " ".join(f"Chapter {n} speaks of things. " * 9 for n in range(9)) + " The password is swordfish."
-    assert found([long, "Nothing here.", "A password is needed."], "swordfish password")[:1] == [0]
-    assert found([long], "chapter") == [0]
+    assert recall_positions([long, "Nothing here.", "A password is needed."], "swordfish password")[:1] == [0]
+    assert recall_positions([long], "chapter") == [0]
 
 
 def test_a_named_time_decides_between_like_things() -> None:
     days = [date(2023, 3, 2), date(2023, 5, 8), date(2023, 9, 1)]
-    assert found(["We had dinner."] * 3, "Who had dinner in May 2023?", days=days)[0] == 1
+    assert recall_positions(["We had dinner."] * 3, "Who had dinner in May 2023?", days=days)[0] == 1
 
 
 def test_it_says_why() -> None:
@@ -141,18 +143,18 @@ def test_it_says_why() -> None:
 )
 def test_what_is_of_a_time_comes_before_what_is_not(asked: str, right: set[int]) -> None:
     days = [date(2026, *day) for day in ((5, 2), (9, 28), (10, 4), (10, 25), (11, 10))]
-    order = found(["We played chess"] * len(days), f"What did we play {asked}?", days=days)
+    order = recall_positions(["We played chess"] * len(days), f"What did we play {asked}?", days=days)
     assert set(order[: len(right)]) == right
 
 
 def test_of_two_alike_the_later_one_comes_first() -> None:
-    assert found(["Bo lives in Porto", "Bo lives in Porto"], "Where does Bo live?", threads=[0, 1]) == [1, 0]
+    assert recall_positions(["Bo lives in Porto", "Bo lives in Porto"], "Where does Bo live?", threads=[0, 1]) == [1, 0]
 
 
 @pytest.mark.parametrize("question", ["", "?", "who are you", "\x00", "zzz"])
 def test_a_question_that_nothing_fits_finds_nothing(question: str) -> None:
-    assert found(["I like tea", "I like rice"], question) == []
-    assert found([], question) == []
+    assert recall_positions(["I like tea", "I like rice"], question) == []
+    assert recall_positions([], question) == []
 
 
 def test_what_stands_in_counts_less_than_the_word_itself() -> None:
@@ -162,7 +164,7 @@ def test_what_stands_in_counts_less_than_the_word_itself() -> None:
         for _, piece in ranking.pieces(t, memory=n, place=9 * n, day=TODAY)
     ]
     asked = ranking.question("trip", TODAY, lambda term: [(terms.stem("journey"), 0.8), ("ston", 0.1)])
-    assert [hit.memory for hit in ranking.rank(asked, made, lexical.IndexStatistics.of(made), 9)] == [1, 0]
+    assert [hit.memory for hit in ranking.rank(asked, made, lexical.IndexStatistics.from_pieces(made), 9)] == [1, 0]
 
 
 def test_confidence_is_how_much_of_the_question_is_spoken_of() -> None:
@@ -170,7 +172,7 @@ def test_confidence_is_how_much_of_the_question_is_spoken_of() -> None:
     made = [
         piece for n, text in enumerate(texts) for _, piece in ranking.pieces(text, memory=n, place=9 * n, day=TODAY)
     ]
-    scope = lexical.IndexStatistics.of(made)
+    scope = lexical.IndexStatistics.from_pieces(made)
 
     def best(question: str) -> float:
         asked = ranking.question(question, TODAY)
@@ -209,12 +211,14 @@ def test_with_numpy_it_is_the_same_to_the_last_bit(
     given: tuple[lexical.RecallQuestion, list[lexical.MemoryPiece]],
 ) -> None:
     asked, made = given
-    scope = lexical.IndexStatistics.of(made)
+    scope = lexical.IndexStatistics.from_pieces(made)
     for hit in ranking.rank(asked, made, scope, 9):
         assert 0 <= confidence(hit, asked, scope, 0.2) <= 1
     plain, fast = lexical.PlainTermScores(asked, made, scope), lexical.NumpyTermScores(asked, made, scope, numpy)
-    assert plain.by_words() == fast.by_words()
-    assert [plain.found(at, 1.0) for at in range(len(made))] == [fast.found(at, 1.0) for at in range(len(made))]
+    assert plain.sum_terms() == fast.sum_terms()
+    assert [plain.explain_match(at, 1.0) for at in range(len(made))] == [
+        fast.explain_match(at, 1.0) for at in range(len(made))
+    ]
 
 
 def test_length_counts_where_texts_are_long_and_hardly_among_short_ones() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.memory.dates.days import DateSpan
-from perdure.memory.dates.times import asked, closeness, mentioned_times, spans
+from perdure.memory.dates.times import closeness, find_mentioned_times, parse_question_times, spans
 
 TODAY = date(2026, 11, 16)
 """A Monday."""
@@ -165,7 +165,7 @@ on 3/4 of them|by 1/2|on 13/5|in the past may be lost|This past may have been"""
 @pytest.mark.parametrize("text", CLOSED)
 def test_a_time_is_read_as_people_mean_it(text: str) -> None:
     first, last = map(date.fromisoformat, CLOSED[text])
-    for found in (spans, mentioned_times):
+    for found in (spans, find_mentioned_times):
         [span] = found(f"what was it {text}?", TODAY)
         assert (span.first, span.last) == (first, last)
         assert span.text in text
@@ -180,7 +180,7 @@ def test_a_time_may_be_open_at_one_end(text: str) -> None:
 
 
 def test_before_october_refers_to_october() -> None:
-    [span] = mentioned_times("I want to be done before October", TODAY)
+    [span] = find_mentioned_times("I want to be done before October", TODAY)
     assert (span.first, span.last) == (date(2026, 10, 1), date(2026, 10, 31))
 
 
@@ -228,13 +228,13 @@ def test_times_that_do_not_overlap_are_all_asked_for() -> None:
 
 
 def test_what_is_asked_without_its_time_is_the_rest() -> None:
-    found, rest = asked("In May, what did Maya say about the trip last year, or may she go?", TODAY)
+    found, rest = parse_question_times("In May, what did Maya say about the trip last year, or may she go?", TODAY)
     assert [str(span) for span in found] == ["2025-05-01 to 2025-05-31"]
     assert rest.split() == [",", *"what did Maya say about the trip , or may she go?".split()]
 
 
 def test_a_memory_tells_of_every_time_that_it_names() -> None:
-    found = mentioned_times("It was in May, as I said this week: yesterday I was tired", date(2026, 11, 18))
+    found = find_mentioned_times("It was in May, as I said this week: yesterday I was tired", date(2026, 11, 18))
     assert [str(span) for span in found] == ["2026-05-01 to 2026-05-31", "2026-11-16 to 2026-11-22", "2026-11-17"]
 
 
@@ -253,7 +253,7 @@ mid-June February 29 of half a third more than over within fortnight 05/2026 and
 @given(st.lists(st.sampled_from(WORDS), max_size=9), st.dates())
 def test_any_words_of_time_can_be_read(words: list[str], today: date) -> None:
     text = " ".join(words)
-    for found in (spans(text, today), mentioned_times(text, today)):
+    for found in (spans(text, today), find_mentioned_times(text, today)):
         assert all(span.first <= span.last and span.text in text for span in found)
 
 
@@ -309,8 +309,8 @@ def test_what_happened_is_told_soon_after() -> None:
     assert near[0] == 1 and near == sorted(near, reverse=True) and near[-1] < 0.01
     [ended] = spans("until 31 May 2023", TODAY)
     assert closeness([ended], date(2023, 6, 5)) < near[1] / 2
-    said = mentioned_times("we went there last month", date(2023, 6, 30))
+    said = find_mentioned_times("we went there last month", date(2023, 6, 30))
     assert closeness([may], date(2023, 6, 30), said) == 1
     [day] = spans("on May 8, 2023", TODAY)
-    assert closeness([day], date(2023, 4, 1), mentioned_times("in May 2023", TODAY)) == pytest.approx(1 / 31)
-    assert closeness([may], date(2023, 4, 1), mentioned_times("on May 8, 2023", TODAY)) == 1
+    assert closeness([day], date(2023, 4, 1), find_mentioned_times("in May 2023", TODAY)) == pytest.approx(1 / 31)
+    assert closeness([may], date(2023, 4, 1), find_mentioned_times("on May 8, 2023", TODAY)) == 1

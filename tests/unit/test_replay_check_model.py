@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from perdure import Agent, PerdureError
-from perdure.cli.replay_targets import RunTarget, rehearse, rehearsing
+from perdure.cli.replay_targets import RunTarget, enable_rehearsal, rehearse
 from perdure.run.rehearse.verdict import ReplayRules
 from tests.budget import IN_SOAK
 
@@ -56,7 +56,7 @@ class Left(Exception):
     """The first version is left here."""
 
 
-def numbered(program: Program) -> Program:
+def number_calls(program: Program) -> Program:
     """Every call has arguments of its own, so that no two of them can be taken for each other."""
     made = copy.deepcopy(program)
     for call in (call for node in made for call in node["body"]):
@@ -66,7 +66,7 @@ def numbered(program: Program) -> Program:
     return made
 
 
-def edited(program: Program, edit: tuple[str, int, str, list[int]]) -> Program:
+def apply_edit(program: Program, edit: tuple[str, int, str, list[int]]) -> Program:
     """The program after one edit; the same where it does not apply."""
     kind, at, name, some = edit
     made = copy.deepcopy(program)
@@ -104,9 +104,9 @@ class Version:
         self.agent = Agent("a", store=url, durability="process")
         self._program, self._done, self._left = program, done, left
         names = {call["name"] for node in program for call in node["body"]} | set(NAMES)
-        self._functions = {name: self._declared(name) for name in sorted(names)}
+        self._functions = {name: self._declare(name) for name in sorted(names)}
 
-    def _declared(self, name: str) -> Any:
+    def _declare(self, name: str) -> Any:
         def body(given: Any, number: int, item: int) -> str:
             self._done[number, item] += 1
             return f"{name} {given}"
@@ -152,7 +152,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def passes(url: str, program: Program, run_id: str, rules: ReplayRules) -> bool:
     """Whether the deploy of a program may go on."""
     done: Counter[tuple[int, int]] = Counter()
-    with rehearsing(rules) as rehearsal:
+    with enable_rehearsal(rules) as rehearsal:
         version = Version(url, program, done)
         replays = rehearse(rehearsal, RunTarget(version.main, by_id=True), run_id)
         version.agent.close()
@@ -173,14 +173,14 @@ def test_whatever_is_edited_what_passes_does_nothing_twice(
     shared: str, program: Program, left: int, changes: list[tuple[str, int, str, list[int]]], rules: ReplayRules
 ) -> None:
     done: Counter[tuple[int, int]] = Counter()
-    run_id, before = f"r{next(RUNS)}", numbered(program)
+    run_id, before = f"r{next(RUNS)}", number_calls(program)
     first = Version(shared, before, done, left)
     with contextlib.suppress(Left):
         first.main(run_id)
     first.agent.close()
     after = before
     for change in changes:
-        after = edited(after, change)
+        after = apply_edit(after, change)
     passed = passes(shared, after, run_id, rules)
     event(f"{'passes' if passed else 'fails'}, {len(changes)} edits")
     assert passed or after != before

@@ -44,7 +44,7 @@ def bytes_of(path: Path) -> bytes:
     return b"".join(file.read_bytes() for file in path.parent.glob(f"{path.name}*") if file.is_file())
 
 
-def owed(agent: Agent) -> list[object]:
+def read_owed_scrubs(agent: Agent) -> list[object]:
     return [value for _, value in agent._engine.store.read("meta_with_prefix", (OWED,))]
 
 
@@ -58,16 +58,16 @@ def test_what_lies_in_a_gap_is_found_and_erased(agent: Agent, path: Path) -> Non
     leave_behind(path, SECRET)
     assert agent.memory.forget(kept).notes == ()
     assert SECRET.encode() not in bytes_of(path)
-    assert owed(agent) == []
+    assert read_owed_scrubs(agent) == []
 
 
-def flat(texts: Sequence[str]) -> list[list[float]]:
+def embed_flat(texts: Sequence[str]) -> list[list[float]]:
     return [[0.1, 0.5, 0.7] for _ in texts]
 
 
 @pytest.mark.parametrize("which", ["words", "vector", "value"])
 def test_words_vectors_and_large_values_are_looked_for_too(path: Path, which: str) -> None:
-    with closing(Agent("keeper", store=path, embedder=flat)) as agent:
+    with closing(Agent("keeper", store=path, embedder=embed_flat)) as agent:
         kept = agent.memory.remember(SECRET, meta={"large": os.urandom(5000)})
         read = agent._engine.store.read
         stored: dict[str, str | bytes] = {
@@ -96,10 +96,10 @@ def test_a_file_that_is_too_large_is_told_and_written_anew_when_somebody_asks(
     assert main(["doctor", "--store", str(path)]) == 0
     assert "perdure gc --vacuum" in capsys.readouterr().out
     again = Agent("keeper", store=path)
-    assert len(owed(again)) == 1, "whoever opens it leaves it alone"
+    assert len(read_owed_scrubs(again)) == 1, "whoever opens it leaves it alone"
     assert again.gc(vacuum=True).notes == ()
     assert SECRET.encode() not in bytes_of(path)
-    assert owed(again) == []
+    assert read_owed_scrubs(again) == []
     again.close()
     assert main(["verify", "--store", str(path)]) == 0
 
@@ -118,7 +118,7 @@ def test_while_somebody_reads_the_log_stays_and_is_emptied_later(
     with closing(Agent("keeper", store=path)) as again:
         assert again.memory.list() == []  # which opens it
         assert SECRET.encode() not in bytes_of(path)
-        assert owed(again) == []
+        assert read_owed_scrubs(again) == []
 
 
 def test_opening_a_file_does_not_wait_for_leftovers_of_others(
@@ -134,11 +134,11 @@ def test_opening_a_file_does_not_wait_for_leftovers_of_others(
     stopped = Turnstile(f"{path}.lock")
     assert stopped.enter(1)
     with closing(Agent("keeper", store=path)) as again:
-        assert len(again.memory.list()) == len(owed(again)) == 1
+        assert len(again.memory.list()) == len(read_owed_scrubs(again)) == 1
     stopped.leave()
     stopped.close()
     with closing(Agent("keeper", store=path)) as again:
-        assert (len(again.memory.list()), owed(again)) == (1, [])
+        assert (len(again.memory.list()), read_owed_scrubs(again)) == (1, [])
 
 
 def test_the_bytes_of_a_file_are_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

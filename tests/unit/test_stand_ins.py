@@ -49,7 +49,7 @@ USES: dict[str, Callable[[Any], object]] = {
     "range": lambda value: range(value),
     "call": lambda value: value(),
     "with": lambda value: value.__enter__(),
-    "await": lambda value: asyncio.run(_awaited(value)),
+    "await": lambda value: asyncio.run(_await_value(value)),
     "instance": lambda value: isinstance(value, dict),
     "class": lambda value: value.__class__,
     "path": lambda value: os.fspath(value),
@@ -60,33 +60,33 @@ USES: dict[str, Callable[[Any], object]] = {
     "bytes": lambda value: bytes(value),
     "store": lambda value: codec.encode({"a": [value]}),
     "digest": lambda value: codec.digest({"a": value}, "arguments"),
-    "match": lambda value: _matched(value),
+    "match": lambda value: _match_value(value),
 }
 
 
-async def _awaited(value: Any) -> Any:
+async def _await_value(value: Any) -> Any:
     return await value
 
 
-def _matched(value: Any) -> bool:
+def _match_value(value: Any) -> bool:
     match value:
         case {"a": _}:
             return True
     return False
 
 
-def used() -> UnrecordedResult:
+def make_used() -> UnrecordedResult:
     return UnrecordedResult(lambda: ReplayStop("value was used"))
 
 
 @pytest.mark.parametrize("use", USES)
 def test_every_use_stops(use: str) -> None:
     with pytest.raises(ReplayStop, match="value was used"):
-        USES[use](used())
+        USES[use](make_used())
 
 
 def test_passing_it_on_does_not() -> None:
-    value = used()
+    value = make_used()
     held = {"a": [value], "b": (value, 1)}
 
     def through(value: Any, *more: Any) -> Any:

@@ -19,7 +19,7 @@ def test_a_revert_sees_what_came_in_between(tmp_path: Any, monkeypatch: pytest.M
     agent = Agent("a", store=tmp_path / "perdure.db")
     agent.state.set("n", "x", 1)
     agent.state.set("n", "x", 2)
-    prepare, times = state_history._reverting, []
+    prepare, times = state_history._plan_revert, []
 
     def disturbed(*args: Any) -> Any:
         prepared = prepare(*args)
@@ -28,7 +28,7 @@ def test_a_revert_sees_what_came_in_between(tmp_path: Any, monkeypatch: pytest.M
             agent.state.set("n", "new", "came in between")
         return prepared
 
-    monkeypatch.setattr(state_history, "_reverting", disturbed)
+    monkeypatch.setattr(state_history, "_plan_revert", disturbed)
     assert agent.state.revert(1, ns="n") == 2
     assert agent.state.items("n") == [("x", 1)]
     assert len(times) == 2
@@ -97,7 +97,7 @@ def test_only_plain_appends_are_joined(tmp_path: Any) -> None:
     late = AppendAgentWrites(
         Site.WRITE, head, [record], store, [SetKey(state.place(agent._engine, "n", "k"), b"\x00\x01")]
     )
-    assert plain[0].joined([plain[1]]) is not None
-    assert plain[0].joined([late]) is None
-    assert late.joined([plain[0]]) is None
+    assert plain[0].join([plain[1]]) is not None
+    assert plain[0].join([late]) is None
+    assert late.join([plain[0]]) is None
     agent.close()

@@ -39,7 +39,7 @@ def open_umask() -> Iterator[None]:
     os.umask(before)
 
 
-def made(path: Path) -> Path:
+def make_store(path: Path) -> Path:
     """An empty store."""
     open_store(f"sqlite:///{path}").close()
     return path
@@ -211,10 +211,10 @@ def test_a_sqlite_that_may_corrupt_is_refused(
 ) -> None:
     monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: version)
     if fine:
-        made(path)
+        make_store(path)
         return
     with pytest.raises(StoreUnavailable, match=version) as refusal:
-        made(path)
+        make_store(path)
     assert "pip install" in refusal.value.hint
 
 
@@ -267,7 +267,7 @@ def test_a_second_store_of_a_process_does_not_take_the_first_ones_locks(path: Pa
 
 
 def test_a_store_of_a_later_version_is_refused(path: Path) -> None:
-    made(path)
+    make_store(path)
     connection = apsw.Connection(str(path))
     assert connection.pragma("application_id") == APPLICATION_ID
     connection.pragma("user_version", 99)

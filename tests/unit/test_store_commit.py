@@ -29,7 +29,7 @@ from perdure.store.base import Script, Statement, UnitOfWork
 from perdure.values.clock import SYSTEM_CLOCK
 from tests.powerloss.vfs import NAME, LoggingVfs
 from tests.unit import child
-from tests.unit.units import Put, append, entry, new_head
+from tests.unit.units import Put, append, create_head, entry
 
 WAIT = 100
 
@@ -48,7 +48,7 @@ def events(store: Any, head: StreamHead) -> list[Any]:
     return found
 
 
-def together(store: Any, *units: UnitOfWork[Any]) -> list[Any]:
+def commit_together(store: Any, *units: UnitOfWork[Any]) -> list[Any]:
     """Commit units in one transaction: results, or the errors that they raised."""
     transactions = 0
     arrived = threading.Event()
@@ -93,12 +93,12 @@ def together(store: Any, *units: UnitOfWork[Any]) -> list[Any]:
 
 
 def test_units_that_wait_share_a_transaction(store: Any) -> None:
-    assert together(store, *(Put(f"k{n}") for n in range(20))) == [f"k{n}" for n in range(20)]
+    assert commit_together(store, *(Put(f"k{n}") for n in range(20))) == [f"k{n}" for n in range(20)]
     assert all(store.read("get_meta", (f"k{n}",)) == [(b"v",)] for n in range(20))
 
 
 def test_a_failing_unit_is_undone_alone(store: Any) -> None:
-    results = together(store, Put("a"), Put("b", LeaseLost("not yours")), Put("c"))
+    results = commit_together(store, Put("a"), Put("b", LeaseLost("not yours")), Put("c"))
     assert [str(result) for result in results][::2] == ["a", "c"]
     assert isinstance(results[1], LeaseLost)
     assert [store.read("get_meta", (key,)) for key in "abc"] == [[(b"v",)], [], [(b"v",)]]
@@ -112,9 +112,9 @@ def test_a_failing_unit_alone_in_its_transaction_is_undone_too(store: Any) -> No
 
 
 def test_a_stale_writer_in_a_batch_harms_nobody(store: Any) -> None:
-    good, stale = new_head(store), new_head(store)
+    good, stale = create_head(store), create_head(store)
     stale.fence = 0
-    results = together(store, append(good, entry("a")), append(stale, entry("b")), append(good, entry("c")))
+    results = commit_together(store, append(good, entry("a")), append(stale, entry("b")), append(good, entry("c")))
     assert [results[0], results[2]] == [1, 2]
     assert isinstance(results[1], LeaseLost)
     assert [event.record.write.key for event in events(store, good)] == ["a", "c"]
@@ -123,9 +123,9 @@ def test_a_stale_writer_in_a_batch_harms_nobody(store: Any) -> None:
 
 def test_a_failure_does_not_take_back_the_head_that_a_neighbour_has_moved(store: Any) -> None:
     """Two answers in the open go to one stream: the one that came too late must not harm the other."""
-    head = new_head(store)
+    head = create_head(store)
     refused = Statement("take_lease", (head.stream, 99, None), LeaseLost)
-    results = together(
+    results = commit_together(
         store, append(head, entry("a")), append(head, entry("b"), also=(refused,)), append(head, entry("c"))
     )
     assert [results[0], results[2]] == [1, 2]
@@ -135,7 +135,7 @@ def test_a_failure_does_not_take_back_the_head_that_a_neighbour_has_moved(store:
 
 
 def test_when_the_whole_batch_fails_every_head_goes_back(store: Any) -> None:
-    heads = [new_head(store), new_head(store)]
+    heads = [create_head(store), create_head(store)]
     for head in heads:
         store.submit(append(head, entry("before")))
     units = [append(heads[0], entry("a"), entry("b")), append(heads[1], entry("c")), append(heads[0], entry("d"))]
@@ -148,7 +148,7 @@ def test_when_the_whole_batch_fails_every_head_goes_back(store: Any) -> None:
             raise OSError("the disk is gone")
 
     breaking = Breaking(Site.WRITE, heads[1], [entry("x")], SYSTEM_CLOCK)
-    failures = failing_together(store, [*units, breaking])
+    failures = fail_together(store, [*units, breaking])
     assert sorted(type(error).__name__ for error in failures) == ["OSError", "StoreBusy", "StoreBusy", "StoreBusy"]
     for head in heads:
         assert [event.record.write.key for event in events(store, head)] == ["before"]
@@ -156,7 +156,7 @@ def test_when_the_whole_batch_fails_every_head_goes_back(store: Any) -> None:
         events(store, head)
 
 
-def failing_together(store: Any, units: list[UnitOfWork[Any]]) -> list[BaseException]:
+def fail_together(store: Any, units: list[UnitOfWork[Any]]) -> list[BaseException]:
     """Commit units in one transaction that fails as a whole."""
     errors: dict[int, BaseException] = {}
     store._committer._lead.acquire()
@@ -181,7 +181,7 @@ def failing_together(store: Any, units: list[UnitOfWork[Any]]) -> list[BaseExcep
 
 
 def test_32_threads_write_32_unbroken_chains(store: Any) -> None:
-    heads = [new_head(store) for _ in range(32)]
+    heads = [create_head(store) for _ in range(32)]
     transactions: Counter[CommitMoment] = Counter()
     failpoints.arm(lambda site, moment: transactions.update([moment] if site is Site.WRITE else []))
 
@@ -363,7 +363,7 @@ class Alarm(Exception):
 
 def test_an_alarm_at_any_moment_loses_nothing_and_stops_nobody(store: Any) -> None:
     """Interrupted at random: who was told of a commit finds it, the chains are whole, and the threads go on."""
-    heads = [new_head(store) for _ in range(4)]
+    heads = [create_head(store) for _ in range(4)]
     told: list[list[str]] = [[] for _ in heads]
 
     def work(number: int) -> None:
@@ -380,7 +380,7 @@ def test_an_alarm_at_any_moment_loses_nothing_and_stops_nobody(store: Any) -> No
     for thread in threads:
         thread.start()
     gc.disable()  # others' callbacks of the collector would be interrupted too, and nobody would hear of it
-    rung = sum(interrupted(store, heads[0], f"k{n}", told[0], n % 40 / 20_000 + 0.00001) for n in range(400))
+    rung = sum(commit_with_alarm(store, heads[0], f"k{n}", told[0], n % 40 / 20_000 + 0.00001) for n in range(400))
     signal.signal(signal.SIGALRM, before)
     gc.enable()
     for thread in threads:
@@ -393,7 +393,7 @@ def test_an_alarm_at_any_moment_loses_nothing_and_stops_nobody(store: Any) -> No
     assert store.submit(append(heads[0], entry("after"))) == heads[0].seq
 
 
-def interrupted(store: Any, head: StreamHead, key: str, told: list[str], seconds: float) -> bool:
+def commit_with_alarm(store: Any, head: StreamHead, key: str, told: list[str], seconds: float) -> bool:
     """Commit one entry with an alarm set; whether it rang."""
     try:
         signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -15,7 +15,7 @@ import pytest
 
 from perdure import Agent, AsyncAgent
 from perdure.errors import StoreProblem, StoreRolledBack, StoreUnavailable
-from perdure.platform.process import this_process
+from perdure.platform.process import identify_this_process
 from perdure.records import StepDone
 from perdure.store import open_store
 from perdure.store.sqlite import mark
@@ -34,7 +34,7 @@ def work(path: Path, run_id: str, steps: int = 3, durability: str = "full") -> N
             run.step(lambda: 1, name="look", id=str(number))
 
 
-def opened(path: Path, durability: str = "full") -> SqliteStore:
+def open_marked(path: Path, durability: str = "full") -> SqliteStore:
     store = open_store(f"sqlite:///{path}", durability=durability)
     assert isinstance(store, SqliteStore)
     return store
@@ -76,7 +76,7 @@ def test_a_rolled_back_store_is_refused_again_by_sync_and_async_agents(rolled_ba
 def test_the_log_of_a_store_that_was_put_back_stays_as_it_is(path: Path) -> None:
     """It may be all that is left of what was lost."""
     work(path, "first")
-    with closing(opened(path)):
+    with closing(open_marked(path)):
         work(path, "later")
         log = Path(f"{path}-wal").read_bytes()
         files = {suffix: Path(f"{path}{suffix}").read_bytes() for suffix in ("", "-wal", "-mark")}
@@ -84,7 +84,7 @@ def test_the_log_of_a_store_that_was_put_back_stays_as_it_is(path: Path) -> None
         Path(f"{path}{suffix}").write_bytes(data)
     Path(f"{path}-wal").write_bytes(log[: len(log) // 2])
     for _ in range(2):
-        with closing(opened(path)) as store:
+        with closing(open_marked(path)) as store:
             assert store.rolled_back is not None
         assert Path(f"{path}-wal").read_bytes() == log[: len(log) // 2]
 
@@ -104,7 +104,7 @@ def test_a_batch_of_many_streams_is_marked_as_a_whole(path: Path, tmp_path: Path
         for thread in threads:
             thread.join()
     shutil.copy(tmp_path / "old.db", path)
-    with closing(opened(path)) as store:
+    with closing(open_marked(path)) as store:
         assert {lost.name for lost in store.losses()} == {f"clerk/many-{number}" for number in range(8)}
         assert all(lost.lost.complete for lost in store.losses())
 
@@ -116,18 +116,18 @@ def test_without_a_sync_a_mark_counts_until_the_machine_restarts(
     shutil.copy(path, tmp_path / "old.db")
     work(path, "later", durability="process")
     shutil.copy(tmp_path / "old.db", path)
-    with closing(opened(path)) as store:
+    with closing(open_marked(path)) as store:
         assert store.rolled_back is not None
-    restarted = msgspec.structs.replace(this_process(), boot="a later one")
-    monkeypatch.setattr(mark, "this_process", lambda: restarted)
-    with closing(opened(path)) as store:
+    restarted = msgspec.structs.replace(identify_this_process(), boot="a later one")
+    monkeypatch.setattr(mark, "identify_this_process", lambda: restarted)
+    with closing(open_marked(path)) as store:
         assert store.rolled_back is None, "a power cut may have taken it"
 
 
 def test_with_syncs_it_counts_for_ever(rolled_back: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    restarted = msgspec.structs.replace(this_process(), boot="a later one")
-    monkeypatch.setattr(mark, "this_process", lambda: restarted)
-    with closing(opened(rolled_back)) as store:
+    restarted = msgspec.structs.replace(identify_this_process(), boot="a later one")
+    monkeypatch.setattr(mark, "identify_this_process", lambda: restarted)
+    with closing(open_marked(rolled_back)) as store:
         assert store.rolled_back is not None
 
 
@@ -135,7 +135,7 @@ def test_the_mark_of_another_store_says_nothing(path: Path, tmp_path: Path) -> N
     work(path, "first")
     work(tmp_path / "other.db", "elsewhere", steps=50)
     shutil.copy(tmp_path / "other.db-mark", f"{path}-mark")
-    with closing(opened(path)) as store:
+    with closing(open_marked(path)) as store:
         assert store.rolled_back is None
 
 
@@ -147,7 +147,7 @@ def test_a_mark_keeps_its_newest_part(path: Path, tmp_path: Path, monkeypatch: p
     shutil.copy(path, tmp_path / "old.db")
     work(path, "later")
     shutil.copy(tmp_path / "old.db", path)
-    with closing(opened(path)) as store:
+    with closing(open_marked(path)) as store:
         assert store.rolled_back is not None
 
 
@@ -170,7 +170,7 @@ def test_after_compaction_nothing_is_missed(path: Path, tmp_path: Path) -> None:
         while not agent.gc(compact_before=1e-6, archive=tmp_path / "archive").events:
             time.sleep(0.001)
     Path(f"{path}-mark").write_bytes(older)
-    with closing(opened(path)) as store:
+    with closing(open_marked(path)) as store:
         assert store.read("chain_at", (2, 5)) == []
         assert store.rolled_back is None and not store.losses()
 
@@ -178,7 +178,7 @@ def test_after_compaction_nothing_is_missed(path: Path, tmp_path: Path) -> None:
 def test_what_was_forgotten_is_not_in_the_mark(path: Path) -> None:
     work(path, "about ada lovelace")
     assert b"ada lovelace" in Path(f"{path}-mark").read_bytes()
-    with closing(opened(path)) as store:
+    with closing(open_marked(path)) as store:
         store.scrub([b"ada lovelace"])
         assert b"ada lovelace" not in Path(f"{path}-mark").read_bytes()
         assert lines(Path(f"{path}-mark").read_bytes()), "the others are kept"
@@ -188,12 +188,12 @@ def test_what_was_forgotten_is_not_in_the_mark(path: Path) -> None:
 def test_a_backup_has_no_mark_of_an_older_file(path: Path, tmp_path: Path) -> None:
     work(path, "first")
     copy = tmp_path / "copy.db"
-    with closing(opened(path)) as store:
+    with closing(open_marked(path)) as store:
         store.backup(str(copy))
         work(copy, "on its own")
         store.backup(str(copy))
     assert not Path(f"{copy}-mark").exists()
-    with closing(opened(copy)) as store:
+    with closing(open_marked(copy)) as store:
         assert store.rolled_back is None
 
 
@@ -205,7 +205,7 @@ def test_a_disk_that_is_full_makes_the_mark_say_less(path: Path, monkeypatch: py
     with monkeypatch.context() as patched:
         patched.setattr(DurabilityMark, "_append", refuse)
         work(path, "second")
-    with closing(opened(path)) as store:
+    with closing(open_marked(path)) as store:
         assert store.rolled_back is None
 
 
@@ -214,7 +214,7 @@ def test_a_file_with_two_names_is_refused(path: Path, tmp_path: Path) -> None:
     os.link(path, tmp_path / "same.db")
     for name in (path, tmp_path / "same.db"):
         with pytest.raises(StoreUnavailable, match="2 hard links"):
-            opened(name)
+            open_marked(name)
     os.unlink(tmp_path / "same.db")
     with closing(Agent("clerk", store=path)) as agent, agent.run("second") as run:
         os.link(path, tmp_path / "later.db")  # as some backup tools do
@@ -224,14 +224,14 @@ def test_a_file_with_two_names_is_refused(path: Path, tmp_path: Path) -> None:
 def test_closed_in_order_a_store_leaves_no_log(path: Path) -> None:
     work(path, "first")
     assert not Path(f"{path}-wal").exists()
-    with closing(opened(path)), closing(opened(path)):
+    with closing(open_marked(path)), closing(open_marked(path)):
         pass
     assert not Path(f"{path}-wal").exists()
 
 
 def test_the_standard_library_takes_no_lock_of_ours(path: Path) -> None:
     """Neither as the last connection in this process, nor by letting another process be the last one."""
-    with closing(opened(path)) as store:
+    with closing(open_marked(path)) as store:
         for _ in range(3):
             with closing(sqlite3.connect(path)) as other:
                 other.execute("SELECT count(*) FROM journal").fetchall()

@@ -14,9 +14,9 @@ from perdure.errors import StoreForked
 from perdure.journal.append import read_events
 from perdure.journal.rebuild import check
 from perdure.store import open_store
-from tests.conformance.kit import in_child
+from tests.conformance.kit import run_in_child
 from tests.unit import child
-from tests.unit.units import Put, append, entry, new_head
+from tests.unit.units import Put, append, create_head, entry
 
 WAIT = 100
 
@@ -134,7 +134,7 @@ def test_a_child_of_fork_may_not_use_the_store_and_does_not_keep_its_turn(store:
             answers.append("closed")
         os.write(writer, " ".join(answers).encode())
 
-    assert in_child(use_it) == 0
+    assert run_in_child(use_it) == 0
     os.close(writer)
     assert os.read(reader, 1000) == b"forked forked forked closed"
     os.close(reader)
@@ -163,7 +163,7 @@ pytestmark = pytest.mark.stores("sqlite")
 def test_a_backup_under_load_is_a_moment_of_the_store(store: Any, store_url: str, tmp_path: Path) -> None:
     writers = [child.start(BUSY, store_url) for _ in range(2)]
     stop = threading.Event()
-    head = new_head(store)
+    head = create_head(store)
 
     def write() -> None:
         n = 0

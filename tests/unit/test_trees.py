@@ -18,8 +18,8 @@ from perdure.journal.trees.chunking import cuts, text_cuts
 from perdure.store import open_store
 from perdure.store.base import Script, Store
 from perdure.values import codec
-from tests.unit.forest import added, edit, forests, keep, noise, plain, words
-from tests.unit.test_codec_values import EXAMPLES, same
+from tests.unit.forest import count_added_bytes, edit, forests, keep, noise, plain, words
+from tests.unit.test_codec_values import EXAMPLES, is_same
 from tests.unit.units import behind
 
 
@@ -36,7 +36,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 @given(forests)
 def test_every_value_comes_back_exactly(store: Store, value: Any) -> None:
     tree = keep(store, value)
-    assert same(trees.unpack(store, tree.packed), value)
+    assert is_same(trees.unpack(store, tree.packed), value)
     assert set(trees.references(store, tree.packed)) == tree.ids
 
 
@@ -120,7 +120,7 @@ def test_no_edit_in_place_is_missed(store: Store, value: Any, seed: int, edits: 
         known = tree.ids
         edit(value, chance, copy.deepcopy(new))
     for tree, then in versions:
-        assert same(trees.unpack(store, tree.packed), then)
+        assert is_same(trees.unpack(store, tree.packed), then)
 
 
 def test_what_is_known_is_not_written_again(store: Store) -> None:
@@ -153,7 +153,7 @@ def test_a_thousand_versions_of_a_conversation_take_three_megabytes(store: Store
     for number in range(1_000):
         messages.append(conversation(number))
         tree = trees.pack(store, {"messages": messages, "step": number}, "x", known)
-        size += added(tree, seen)
+        size += count_added_bytes(tree, seen)
         known = tree.ids
         early = size if number == 99 else early
     assert size <= 3_000_000
@@ -164,29 +164,31 @@ def test_a_growing_text_adds_little_to_each_version(store: Store) -> None:
     log, seen, size = "", set[bytes](), 0
     for number in range(300):
         log += noise(number, 512).hex()
-        size += added(trees.pack(store, {"log": log}, "x"), seen)
+        size += count_added_bytes(trees.pack(store, {"log": log}, "x"), seen)
     assert size <= 300 * 3_000
 
 
 def mean_added(store: Store, value: Any, change: Callable[[Any, int], Any]) -> float:
-    sizes = all_added(store, value, change)
+    sizes = list_added_bytes(store, value, change)
     return sum(sizes) / len(sizes)
 
 
-def all_added(store: Store, value: Any, change: Callable[[Any, int], Any]) -> list[int]:
+def list_added_bytes(store: Store, value: Any, change: Callable[[Any, int], Any]) -> list[int]:
     tree = trees.pack(store, value, "x")
     sizes = []
     for number in range(30):
         changed = copy.copy(value)
         changed = change(changed, number) or changed
-        sizes.append(added(trees.pack(store, changed, "x", tree.ids), set(tree.ids)))
+        sizes.append(count_added_bytes(trees.pack(store, changed, "x", tree.ids), set(tree.ids)))
     return sizes
 
 
 def test_one_key_of_five_thousand_adds_four_kilobytes(store: Store) -> None:
     value = {f"key-{number}": noise(number, 100) for number in range(5_000)}
-    assert max(all_added(store, value, lambda v, n: v.update({f"key-{n * 163}": noise(10_000 + n, 100)}))) <= 3_300
-    assert max(all_added(store, value, lambda v, n: v.pop(f"key-{n * 163}") and None)) <= 4_096
+    assert (
+        max(list_added_bytes(store, value, lambda v, n: v.update({f"key-{n * 163}": noise(10_000 + n, 100)}))) <= 3_300
+    )
+    assert max(list_added_bytes(store, value, lambda v, n: v.pop(f"key-{n * 163}") and None)) <= 4_096
 
 
 def test_another_value_of_a_key_moves_no_cut(store: Store) -> None:

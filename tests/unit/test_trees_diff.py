@@ -35,30 +35,30 @@ def changes(store: Store, before: Any, after: Any) -> list[Change]:
     return list(trees.diff(store, keep(store, before).packed, keep(store, after).packed))
 
 
-def told(store: Store, before: Any, after: Any) -> list[tuple[str, str]]:
+def diff_texts(store: Store, before: Any, after: Any) -> list[tuple[str, str]]:
     return [(change.path, change.kind) for change in changes(store, before, after)]
 
 
 def test_collections_are_compared_by_their_content(store: Store) -> None:
-    assert told(store, {"d": deque([1, 2], 9)}, {"d": deque([1, 3], 9)}) == [(".d[1]", "changed")]
-    assert told(store, deque([1], 9), deque([1], 8)) == [("", "changed")]
-    assert told(store, Counter(a=1), Counter(a=1, b=2)) == [(".b", "added")]
-    assert told(store, defaultdict(list, a=[1]), defaultdict(list, a=[1, 2])) == [(".a[1]", "added")]
-    assert told(store, defaultdict(int, a=1), {"a": 1}) == [("", "changed")]
+    assert diff_texts(store, {"d": deque([1, 2], 9)}, {"d": deque([1, 3], 9)}) == [(".d[1]", "changed")]
+    assert diff_texts(store, deque([1], 9), deque([1], 8)) == [("", "changed")]
+    assert diff_texts(store, Counter(a=1), Counter(a=1, b=2)) == [(".b", "added")]
+    assert diff_texts(store, defaultdict(list, a=[1]), defaultdict(list, a=[1, 2])) == [(".a[1]", "added")]
+    assert diff_texts(store, defaultdict(int, a=1), {"a": 1}) == [("", "changed")]
     long = [noise(number, 500) for number in range(300)]
-    assert told(store, deque(long), deque([*long, "one more"])) == [("[300]", "added")]
+    assert diff_texts(store, deque(long), deque([*long, "one more"])) == [("[300]", "added")]
 
 
 # -- applying -------------------------------------------------------------------------------------------------------
 
 
-def applied(value: Any, steps: list[Change]) -> Any:
+def apply_steps(value: Any, steps: list[Change]) -> Any:
     """The value with the changes made, whose steps begin here."""
     if any(not change.steps for change in steps):
         [whole] = steps
         return whole.after
     if type(value) in (list, tuple):
-        return type(value)(_applied_to_list(list(value), steps))
+        return type(value)(_apply_to_list(list(value), steps))
     if type(value) is set:
         gone = {change.before for change in steps if change.kind == "removed"}
         return (value - gone) | {change.after for change in steps if change.kind == "added"}
@@ -66,17 +66,17 @@ def applied(value: Any, steps: list[Change]) -> Any:
         del value[change.steps[0]]
     for change in [change for change in steps if len(change.steps) == 1 and change.kind == "added"]:
         value[change.steps[0]] = change.after
-    return value | {key: applied(value[key], inner) for key, inner in _inner(steps).items()}
+    return value | {key: apply_steps(value[key], inner) for key, inner in _inner(steps).items()}
 
 
-def _applied_to_list(value: list[Any], steps: list[Change]) -> list[Any]:
+def _apply_to_list(value: list[Any], steps: list[Change]) -> list[Any]:
     gone = {change.steps[0] for change in steps if len(change.steps) == 1 and change.kind == "removed"}
     value = [item for number, item in enumerate(value) if number not in gone]
     for change in steps:
         if len(change.steps) == 1 and change.kind == "added":
             value.insert(change.steps[0], change.after)
     for number, inner in _inner(steps).items():
-        value[number] = applied(value[number], inner)
+        value[number] = apply_steps(value[number], inner)
     return value
 
 
@@ -107,14 +107,14 @@ def test_the_changes_make_one_version_the_next(store: Store, value: Any, seed: i
         edit(after, chance, copy.deepcopy(new))
     found = changes(store, before, after)
     assert bool(found) == (canonical(before) != canonical(after))
-    assert canonical(applied(before, found)) == canonical(after)
+    assert canonical(apply_steps(before, found)) == canonical(after)
 
 
 @given(plain, plain)
 def test_the_changes_make_any_value_any_other(store: Store, before: Any, after: Any) -> None:
     found = changes(store, before, after)
     assert bool(found) == (canonical(before) != canonical(after))
-    assert not found or canonical(applied(copy.deepcopy(before), found)) == canonical(after)
+    assert not found or canonical(apply_steps(copy.deepcopy(before), found)) == canonical(after)
 
 
 @given(plain)
@@ -143,7 +143,7 @@ def test_an_edit_deep_inside_is_told_by_its_path(store: Store) -> None:
     after = copy.deepcopy(MESSAGES)
     after[7]["content"] = "other"
     after[250]["tool calls"] = (1,)
-    assert told(store, {"messages": MESSAGES}, {"messages": after}) == [
+    assert diff_texts(store, {"messages": MESSAGES}, {"messages": after}) == [
         (".messages[7].content", "changed"),
         (".messages[250]['tool calls']", "added"),
     ]
@@ -152,14 +152,14 @@ def test_an_edit_deep_inside_is_told_by_its_path(store: Store) -> None:
 def test_a_dict_that_loses_its_only_key_that_is_no_text_is_still_told_path_by_path(store: Store) -> None:
     texts = {f"k{n}": noise(n, 100) for n in range(300)}
     before, after = texts | {7: "x", "a": {"b": 1}}, texts | {"a": {"b": 2}}
-    assert told(store, before, after) == [("[7]", "removed"), (".a.b", "changed")]
-    assert told(store, after, before) == [(".a.b", "changed"), ("[7]", "added")]
-    assert told(store, {"deep": {7: 1}}, {"deep": {}}) == [(".deep[7]", "removed")]
+    assert diff_texts(store, before, after) == [("[7]", "removed"), (".a.b", "changed")]
+    assert diff_texts(store, after, before) == [(".a.b", "changed"), ("[7]", "added")]
+    assert diff_texts(store, {"deep": {7: 1}}, {"deep": {}}) == [(".deep[7]", "removed")]
 
 
 def test_changes_at_both_ends_leave_the_middle_alone(store: Store) -> None:
     after = [NEW, *MESSAGES[1:-1], NEW, NEW]
-    assert told(store, MESSAGES, after) == [
+    assert diff_texts(store, MESSAGES, after) == [
         ("[0].content", "changed"), ("[299].content", "changed"), ("[300]", "added"),
     ]  # fmt: skip
 
@@ -183,9 +183,9 @@ def test_dicts_sets_and_tuples(store: Store) -> None:
         (".a", "changed"), (".gone", "removed"), (".t[1]", "removed"), (".s[1]", "removed"), (".s[3]", "added"),
         (".m[1]", "changed"), (".new", "added"),
     ]  # fmt: skip
-    assert told(store, before, after) == expected
+    assert diff_texts(store, before, after) == expected
     around = [noise(number, 700) for number in range(20)]
-    assert told(store, {**before, "around": around}, {**after, "around": around}) == expected
+    assert diff_texts(store, {**before, "around": around}, {**after, "around": around}) == expected
 
 
 def test_another_type_is_a_change_of_the_whole(store: Store) -> None:
@@ -193,7 +193,7 @@ def test_another_type_is_a_change_of_the_whole(store: Store) -> None:
     assert changes(store, {"a": []}, {"a": {}}) == [Change(("a",), "changed", [], {})]
     text = words(1, 4_000)
     assert changes(store, text, text + "x") == [Change((), "changed", text, text + "x")]
-    assert told(store, {"e": ValueError(1)}, {"e": ValueError(2)}) == [(".e", "changed")]
+    assert diff_texts(store, {"e": ValueError(1)}, {"e": ValueError(2)}) == [(".e", "changed")]
 
 
 @codec.stored("t-diff-state")
@@ -222,7 +222,10 @@ def test_fields_of_registered_types(store: Store) -> None:
     for notes in ([], [noise(number, 900) for number in range(20)]):
         task = Task("t", State.OPEN, notes)
         done = replace(task, state=State.DONE, notes=[*notes, "n"])
-        assert told(store, [task], [done]) == [("[0].state.name", "changed"), (f"[0].notes[{len(notes)}]", "added")]
+        assert diff_texts(store, [task], [done]) == [
+            ("[0].state.name", "changed"),
+            (f"[0].notes[{len(notes)}]", "added"),
+        ]
         other = Other("t", State.OPEN, notes)
         assert changes(store, [task], [other]) == [Change((0,), "changed", task, other)]
 

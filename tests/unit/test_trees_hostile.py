@@ -14,7 +14,7 @@ from msgspec.msgpack import Ext, encode
 
 from perdure.errors import CorruptValue, JournalDamaged, UnknownType, ValueTooLarge
 from perdure.journal import objects, trees
-from perdure.journal.trees.nodes import LEVELS_MAX, read_node
+from perdure.journal.trees.nodes import LEVELS_MAX, parse_node
 from perdure.store import open_store
 from perdure.store.base import Statement, Store
 from perdure.values import codec
@@ -133,14 +133,14 @@ def test_a_missing_or_changed_object_is_damage(store: Store) -> None:
 def test_a_missing_node_is_not_taken_for_one_without_references(store: Store) -> None:
     """A collector would remove everything below it."""
     good = keep(store, [noise(n, 1_200) for n in range(100)])
-    links = [body for _, body in read_node(good.packed[1:]) if not isinstance(body, bytes)]
+    links = [body for _, body in parse_node(good.packed[1:]) if not isinstance(body, bytes)]
     inner = next(link.identity for link in links if link.kind == GROUP)
     behind(store, "DELETE FROM objects WHERE id = ?", (inner,))
     with pytest.raises(JournalDamaged):
         list(trees.references(store, good.packed))
 
 
-def doubled(store: Store, levels: int) -> bytes:
+def make_doubled(store: Store, levels: int) -> bytes:
     """A few hundred bytes that stand for 600 << levels."""
     identity, kind = forge(store, b"\x00" * 600), LEAF
     for _ in range(levels):
@@ -150,7 +150,7 @@ def doubled(store: Store, levels: int) -> bytes:
 
 
 def test_a_small_tree_that_stands_for_a_large_value(store: Store) -> None:
-    packed = doubled(store, 60)
+    packed = make_doubled(store, 60)
     tracemalloc.start()
     with pytest.raises(ValueTooLarge):
         trees.unpack(store, packed)

@@ -21,7 +21,7 @@ from perdure.journal.keys import SigningKey
 from perdure.journal.verify import verify
 from perdure.journal.verify_report import FindingKind, Severity, VerifyReport
 from perdure.store.base import Store
-from tests.conformance.rich_store import behind, copy_to, opened
+from tests.conformance.rich_store import behind, copy_to, open_copy
 from tests.unit import child
 
 COLUMNS = {
@@ -38,7 +38,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(path: Path) -> Iterator[Store]:
-    with closing(opened(path)) as store:
+    with closing(open_copy(path)) as store:
         yield store
 
 
@@ -60,7 +60,7 @@ def places(report: VerifyReport) -> set[tuple[int, int]]:
     return {(stream, seq) for _, stream, seq in damage(report)}
 
 
-def edited(report: VerifyReport) -> set[tuple[int, int]]:
+def list_edited(report: VerifyReport) -> set[tuple[int, int]]:
     return {(stream, seq) for what, stream, seq in damage(report) if what == FindingKind.EDITED}
 
 
@@ -68,15 +68,15 @@ def place_of(number: int) -> tuple[int, int]:
     return number >> 32, number & 0xFFFFFFFF
 
 
-def all_entries(raw: apsw.Connection) -> list[tuple[int, int]]:
+def list_entries(raw: apsw.Connection) -> list[tuple[int, int]]:
     return [place_of(number) for (number,) in raw.execute("SELECT id FROM journal ORDER BY id")]
 
 
-def last_seals(raw: apsw.Connection) -> dict[int, int]:
+def read_last_seals(raw: apsw.Connection) -> dict[int, int]:
     return dict(raw.execute("SELECT stream, max(seq) FROM seals GROUP BY stream").fetchall())
 
 
-def changed(value: Any, chance: random.Random) -> Any:
+def flip_bit(value: Any, chance: random.Random) -> Any:
     """The same with one bit changed; something where nothing was."""
     if value is None:
         return b"x" * 32
@@ -91,7 +91,7 @@ def test_a_store_that_nobody_touched_is_in_order(store: Store, raw: apsw.Connect
     report = verify(store)
     assert report.ok
     assert report.findings == ()
-    assert report.entries == len(all_entries(raw)) > 40
+    assert report.entries == len(list_entries(raw)) > 40
     assert report.objects == len(raw.execute("SELECT 1 FROM objects").fetchall()) > 5
     assert (report.streams, report.erased, report.left_off) == (13, 1, 0)
     assert report.seals == len(raw.execute("SELECT 1 FROM seals").fetchall())
@@ -113,7 +113,7 @@ def test_an_answer_is_signed_at_once(tmp_path: Path) -> None:
     agent.state.set("trip", "page", 1)
     assert verify(agent._engine.store).unsealed == 1, "what is written in the open is signed later"
     agent.close()
-    with closing(opened(tmp_path / "perdure.db")) as store:
+    with closing(open_copy(tmp_path / "perdure.db")) as store:
         assert verify(store).unsealed == 0
 
 
@@ -122,12 +122,12 @@ def test_a_changed_bit_in_any_row_is_found(store: Store, raw: apsw.Connection, t
     chance = random.Random(f"{table}.{column}")
     rows = raw.execute(f"SELECT rowid, {column} FROM {table}").fetchall()
     for rowid, value in rows:
-        raw.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (changed(value, chance), rowid))
+        raw.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (flip_bit(value, chance), rowid))
         report = verify(store)
         assert not report.ok, (table, column, rowid)
         if table == "journal":
             assert damage(report)[0] == (FindingKind.EDITED, *place_of(rowid))
-            assert edited(report) == {place_of(rowid)}  # and its neighbours are not accused
+            assert list_edited(report) == {place_of(rowid)}  # and its neighbours are not accused
         raw.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (value, rowid))
     assert verify(store).ok
 
@@ -142,9 +142,9 @@ def test_a_changed_object_is_located_by_the_entries_that_refer_to_it(store: Stor
 
 
 def test_a_removed_entry_is_located(store: Store, raw: apsw.Connection) -> None:
-    sealed = last_seals(raw)
+    sealed = read_last_seals(raw)
     unprotected = []
-    for stream, seq in all_entries(raw):
+    for stream, seq in list_entries(raw):
         number = (stream << 32) | seq
         row = raw.execute("SELECT * FROM journal WHERE id = ?", (number,)).fetchall()[0]
         raw.execute("DELETE FROM journal WHERE id = ?", (number,))
@@ -159,7 +159,7 @@ def test_a_removed_entry_is_located(store: Store, raw: apsw.Connection) -> None:
 
 
 def test_swapped_entries_are_located(store: Store, raw: apsw.Connection) -> None:
-    entries = all_entries(raw)
+    entries = list_entries(raw)
     neighbours = [(a, b) for a, b in pairwise(entries) if a[0] == b[0]]
     assert len(neighbours) > 30
     for (stream, seq), _ in neighbours:
@@ -167,7 +167,7 @@ def test_swapped_entries_are_located(store: Store, raw: apsw.Connection) -> None
         swap(raw, number, number + 1)
         report = verify(store)
         assert damage(report)[0] == (FindingKind.EDITED, stream, seq)
-        assert edited(report) == {(stream, seq), (stream, seq + 1)}
+        assert list_edited(report) == {(stream, seq), (stream, seq + 1)}
         swap(raw, number, number + 1)
     assert verify(store).ok
 
@@ -257,7 +257,7 @@ def test_what_ran_without_the_key_is_unsigned(tmp_path: Path) -> None:
         agent.close()
         for key in Path(f"{url}.keys").glob("*.key"):
             key.unlink()
-    with closing(opened(url)) as store:
+    with closing(open_copy(url)) as store:
         report = verify(store)
     assert report.ok
     assert [(finding.what, finding.run) for finding in report.findings] == [(FindingKind.UNSIGNED, "unsigned")]
@@ -288,7 +288,7 @@ def test_a_hidden_index_entry_is_found(path: Path, raw: apsw.Connection) -> None
     with path.open("r+b") as file:
         file.seek((root - 1) * 4096 + 3)
         file.write(b"\x00\x00")  # the index is empty now, and the seals cannot be found through it
-    with closing(opened(path)) as store:
+    with closing(open_copy(path)) as store:
         assert FindingKind.FILE in {what for what, _, _ in damage(verify(store))}
 
 
@@ -313,7 +313,7 @@ def test_memory_does_not_grow_with_the_journal(tmp_path: Path) -> None:
             for number in with_many:
                 run.state[f"{number}"] = "x" * 2000
     agent.close()
-    with closing(opened(tmp_path / "perdure.db")) as store:
+    with closing(open_copy(tmp_path / "perdure.db")) as store:
         tracemalloc.start()
         report = verify(store)
         peak = tracemalloc.get_traced_memory()[1]
@@ -324,7 +324,7 @@ def test_memory_does_not_grow_with_the_journal(tmp_path: Path) -> None:
 
 
 def test_an_agent_at_work_is_no_damage(path: Path, store: Store) -> None:
-    with child.busy_agent(path):
+    with child.run_busy_agent(path):
         reports = [verify(store)]
         while len(reports) < 5 or reports[-1].streams < reports[0].streams + 50:
             reports.append(verify(store))
@@ -377,7 +377,7 @@ def test_bit_flips_in_the_file_are_found_or_harmless(tmp_path: Path) -> None:
         path.unlink()  # a new file each time, in which nobody has a lock
         path.write_bytes(flipped)
         try:
-            with closing(opened(path)) as store:
+            with closing(open_copy(path)) as store:
                 ok = verify(store).ok
         except PerdureError:
             refused += 1

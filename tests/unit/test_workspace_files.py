@@ -22,7 +22,7 @@ from perdure.errors import PathRefused, ValueTooLarge, WorkspaceNotFound
 from perdure.presence.workspace.root import WorkspaceRoot
 from perdure.values.limits import WORKSPACE_FILE_BYTES_MAX
 
-from ..conformance.kit import at_work, in_child
+from ..conformance.kit import run_children, run_in_child
 
 pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.StoreMovedWarning")
 
@@ -124,7 +124,7 @@ def test_a_folder_that_is_swapped_for_a_link_is_not_followed(tmp_path: Path) -> 
                     change()
 
     root, seen = WorkspaceRoot(inside), Counter[str]()
-    with at_work(swap):
+    with run_children(swap):
         while min(seen["written"], seen["refused"]) <= 20:
             try:
                 root.write("tasks/a.md", b"inside")
@@ -242,7 +242,7 @@ def test_a_killed_process_leaves_the_lock(home: Path, agent: Agent) -> None:
         assert WorkspaceRoot(home).lock() is not None
         os.kill(os.getpid(), signal.SIGKILL)
 
-    assert os.WIFSIGNALED(in_child(hold))
+    assert os.WIFSIGNALED(run_in_child(hold))
     assert str(workspace.sync()) == "nothing has changed"
 
 
@@ -261,7 +261,7 @@ def test_nothing_is_lost_that_is_saved_while_files_are_written(home: Path, agent
             time.sleep(0.001)
 
     appended, running = 0, True
-    with at_work(save) as [pid]:
+    with run_children(save) as [pid]:
         while running:
             workspace.append("MEMORY.md", f"- appended {appended}")
             appended += 1

@@ -14,7 +14,7 @@ import pytest
 from perdure import Agent
 from perdure.presence.workspace.root import WorkspaceRoot
 
-from ..conformance.kit import in_child
+from ..conformance.kit import run_in_child
 
 pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.StoreMovedWarning")
 
@@ -41,7 +41,7 @@ def is_whole(home: Path) -> bool:
     return not told and not git(home, "status", "--porcelain") and not git(home, "diff", "HEAD")
 
 
-def begun(home: Path, *options: str) -> None:
+def make_repository(home: Path, *options: str) -> None:
     """A repository of a person, with files beside those of a workspace, and an old log in an archive."""
     git(home, "init", "--quiet", *options)
     for path in ("a.txt", "tasks/deploy.sh", "memory/archive/notes.txt", "memory.txt", "tasks.d/x", "tasks0"):
@@ -53,7 +53,7 @@ def begun(home: Path, *options: str) -> None:
 
 @pytest.mark.parametrize("options", [(), ("--object-format=sha256",)], ids=["sha1", "sha256"])
 def test_git_finds_nothing_wrong(home: Path, agent: Agent, options: tuple[str, ...]) -> None:
-    begun(home, *options)
+    make_repository(home, *options)
     workspace = agent.workspace(home)
     assert is_whole(home)
     (home / "SOUL.md").chmod(0o755)
@@ -73,7 +73,7 @@ def test_git_finds_nothing_wrong(home: Path, agent: Agent, options: tuple[str, .
 
 
 def test_where_the_branch_is(home: Path, agent: Agent) -> None:
-    begun(home)
+    make_repository(home)
     git(home, "checkout", "--quiet", "-b", "feature/trip")
     workspace = agent.workspace(home)
     assert git(home, "log", "-1", "--format=%s", "feature/trip").strip() == "The workspace begins"
@@ -84,7 +84,7 @@ def test_where_the_branch_is(home: Path, agent: Agent) -> None:
 
 
 def test_what_git_is_told_to_ignore_anywhere_is_ignored(home: Path, agent: Agent, tmp_path: Path) -> None:
-    begun(home)
+    make_repository(home)
     (tmp_path / "mine").write_text("SOUL.md\n")
     Path("~/.gitconfig").expanduser().write_text(f"[core]\nexcludesFile = {tmp_path}/mine\n")
     (home / ".git/info/exclude").write_text("USER.md\n")
@@ -112,7 +112,7 @@ def test_a_message_and_a_name_are_only_text(home: Path, tmp_path: Path) -> None:
 # -- elsewhere --------------------------------------------------------------------------------------------------------
 
 
-def all_of(folder: Path) -> dict[str, bytes]:
+def read_files(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
@@ -128,14 +128,14 @@ def _head(text: str) -> Callable[[Path, Path], object]:
     return lambda home, outside: (home / ".git/HEAD").write_text(text.format(outside=outside))
 
 
-def _moved(home: Path, outside: Path) -> None:
+def _move_home(home: Path, outside: Path) -> None:
     (home / ".git").rename(home / "was")
 
 
 LEADING: dict[str, Callable[[Path, Path], Any]] = {
-    "file": lambda home, outside: (_moved(home, outside), (home / ".git").write_text(f"gitdir: {outside}/.git\n")),
-    "link": lambda home, outside: (_moved(home, outside), (home / ".git").symlink_to(outside / ".git")),
-    "dangling": lambda home, outside: (_moved(home, outside), (home / ".git").symlink_to(outside / "new")),
+    "file": lambda home, outside: (_move_home(home, outside), (home / ".git").write_text(f"gitdir: {outside}/.git\n")),
+    "link": lambda home, outside: (_move_home(home, outside), (home / ".git").symlink_to(outside / ".git")),
+    "dangling": lambda home, outside: (_move_home(home, outside), (home / ".git").symlink_to(outside / "new")),
     "objects": _link("objects"),
     "refs": _link("refs"),
     "head": _link("HEAD"),
@@ -154,18 +154,18 @@ LEADING: dict[str, Callable[[Path, Path], Any]] = {
 def test_a_repository_that_leads_elsewhere_is_left_alone(home: Path, agent: Agent, tmp_path: Path, way: str) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
-    begun(outside, "-b", "main")
-    begun(home, "-b", "main")
+    make_repository(outside, "-b", "main")
+    make_repository(home, "-b", "main")
     workspace = agent.workspace(home)
     LEADING[way](home, outside)
-    before = all_of(outside)
+    before = read_files(outside)
     (home / "USER.md").write_text("edited\n")
     synced = workspace.sync()
     assert synced.read == ("USER.md",) and synced.commit == ""
     assert len(synced.notes) == 1 and synced.notes[0].endswith("nothing was committed")
-    assert all_of(outside) == before and not (outside / "new").exists()
+    assert read_files(outside) == before and not (outside / "new").exists()
     assert agent.workspace(home, git=True).sync().commit == ""
-    assert all_of(outside) == before and not (outside / "new").exists()
+    assert read_files(outside) == before and not (outside / "new").exists()
 
 
 def test_another_git_at_work_is_waited_for_by_nobody(home: Path, agent: Agent) -> None:
@@ -205,7 +205,7 @@ def test_killed_while_it_commits(home: Path, agent: Agent, tmp_path: Path, monke
         (home / "USER.md").write_text(f"edited {number}\n")
         (home / f"tasks/{number}.md").parent.mkdir(exist_ok=True)
         (home / f"tasks/{number}.md").write_text("new\n")
-        killed = in_child(program) == signal.SIGKILL
+        killed = run_in_child(program) == signal.SIGKILL
         workspace = Agent("tester", store=tmp_path / "store.db").workspace(home)
         workspace.append("USER.md", f"- after {number}")
         workspace.commit("the rest")

@@ -16,7 +16,7 @@ from perdure.platform import failpoints, files
 from perdure.platform.failpoints import CommitMoment, RaceWindow, Site
 from perdure.presence.workspace.root import WorkspaceRoot
 
-from ..conformance.kit import in_child
+from ..conformance.kit import run_in_child
 
 pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.StoreMovedWarning")
 
@@ -54,11 +54,11 @@ def come_in(gap: RaceWindow, do: Callable[[], object], nth: int = 1) -> None:
     failpoints.set_visitor(visitor)
 
 
-def in_place(path: Path, text: str) -> None:
+def write_in_place(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def by_rename(path: Path, text: str) -> None:
+def write_by_rename(path: Path, text: str) -> None:
     path.with_name("saved").write_text(text)
     path.with_name("saved").rename(path)
 
@@ -68,11 +68,11 @@ def anew(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def left_aside(home: Path) -> list[str]:
+def list_left_aside(home: Path) -> list[str]:
     return [path.name for path in home.rglob("*.part")]
 
 
-@pytest.mark.parametrize("save", [in_place, by_rename, anew])
+@pytest.mark.parametrize("save", [write_in_place, write_by_rename, anew])
 @pytest.mark.parametrize("gap", WRITING)
 @pytest.mark.parametrize("can_exchange", [True, False])
 def test_what_is_saved_in_a_gap_is_there(
@@ -85,14 +85,14 @@ def test_what_is_saved_in_a_gap_is_there(
 ) -> None:
     """In every way that editors have; also where files cannot change places."""
     if not can_exchange:
-        monkeypatch.setattr(files, "exchange", files._exchanged_slowly)
+        monkeypatch.setattr(files, "exchange", files._exchange_slowly)
     workspace = agent.workspace(home, git=False)
     memory = home / "MEMORY.md"
     come_in(gap, lambda: save(memory, memory.read_text() + "- saved\n"))
     workspace.append("MEMORY.md", "- appended")
     assert memory.read_text().splitlines()[-2:] == ["- appended", "- saved"]
     assert workspace.read("MEMORY.md") == memory.read_text()
-    assert left_aside(home) == []
+    assert list_left_aside(home) == []
 
 
 @pytest.mark.parametrize("gap", [*RaceWindow])
@@ -114,15 +114,15 @@ def test_killed_after_somebody_has_saved(home: Path, agent: Agent, gap: RaceWind
         failpoints.set_visitor(visitor)
         Agent("tester", store=home.parent / "store.db").workspace(home, git=False).append("MEMORY.md", "- appended")
 
-    assert os.WIFSIGNALED(in_child(program)), f"it was not killed at {gap}"
+    assert os.WIFSIGNALED(run_in_child(program)), f"it was not killed at {gap}"
     assert Agent("tester", store=home.parent / "store.db").workspace(home, git=False).sync().conflicts == ()
     lines = memory.read_text().splitlines()
     assert [lines.count(line) for line in ("- appended", "- saved", "# Memory")] == [1, 1, 1]
-    assert [name for name in left_aside(home) if len(name.split(".")) > 6] == []
+    assert [name for name in list_left_aside(home) if len(name.split(".")) > 6] == []
 
 
 @pytest.mark.parametrize("path", ["MEMORY.md", "HANDOFF.md", "tasks/paris.md"])
-@pytest.mark.parametrize("save", [in_place, by_rename])
+@pytest.mark.parametrize("save", [write_in_place, write_by_rename])
 def test_a_save_that_is_saved_over_is_in_the_history(
     home: Path, agent: Agent, path: str, save: Callable[..., None]
 ) -> None:
@@ -146,7 +146,7 @@ def test_a_save_that_is_saved_over_is_in_the_history(
     workspace.sync()
     assert "- saved" not in read[0].splitlines() and "- saved over it" in file.read_text().splitlines()
     assert any("- saved" in version.text.splitlines() for version in workspace.history(path))
-    assert workspace.read(path) == file.read_text() and left_aside(home) == []
+    assert workspace.read(path) == file.read_text() and list_left_aside(home) == []
 
 
 @pytest.mark.parametrize("where", [*RaceWindow, *CommitMoment])
@@ -171,10 +171,10 @@ def test_killed_before_a_save_is_saved_over(home: Path, agent: Agent, where: str
         failpoints.arm(lambda site, moment: visitor(moment) if site == Site.STATE else None)
         workspace.append("MEMORY.md", "- appended")
 
-    assert os.WIFSIGNALED(in_child(program)) or nth == 3
+    assert os.WIFSIGNALED(run_in_child(program)) or nth == 3
     if nth == 1 and where not in (RaceWindow.FILE_PLACED, RaceWindow.FILE_KNOWN):
         return  # nothing has been written over yet: who saves over it now has seen it
-    by_rename(memory, begun + "- appended\n- saved over it\n")
+    write_by_rename(memory, begun + "- appended\n- saved over it\n")
     workspace = Agent("tester", store=home.parent / "store.db").workspace(home, git=False)
     texts = [version.text.splitlines() for version in workspace.history("MEMORY.md")]
     assert any("- saved" in text for text in texts)
@@ -186,7 +186,7 @@ def test_a_save_that_was_an_older_version_counts(home: Path, agent: Agent) -> No
     workspace, memory = agent.workspace(home, git=False), home / "MEMORY.md"
     older = memory.read_text()
     workspace.append("MEMORY.md", "- wrong")
-    come_in(RaceWindow.FILE_READ, lambda: by_rename(memory, older))
+    come_in(RaceWindow.FILE_READ, lambda: write_by_rename(memory, older))
     workspace.write("MEMORY.md", "- first\n" + older + "- wrong\n")
     assert memory.read_text() == workspace.read("MEMORY.md") == "- first\n" + older
 
@@ -202,7 +202,7 @@ def test_a_file_that_somebody_keeps_open_is_looked_at_later(
     workspace.sync()
     assert (home / "MEMORY.md").read_text().endswith("- appended\n- much later\n")
     assert workspace.read("MEMORY.md") == (home / "MEMORY.md").read_text()
-    assert left_aside(home) == []
+    assert list_left_aside(home) == []
 
 
 def test_a_file_that_somebody_keeps_open_for_hours_does_not_go(
@@ -213,12 +213,12 @@ def test_a_file_that_somebody_keeps_open_for_hours_does_not_go(
     workspace = agent.workspace(home, git=False)
     with (home / "MEMORY.md").open("a") as file:
         workspace.append("MEMORY.md", "- appended")
-        [aside] = left_aside(home)
+        [aside] = list_left_aside(home)
         os.utime(home / aside, (0, 0))
         workspace.append("USER.md", "- hours later")
         file.write("- much later\n")
     workspace.sync()
-    assert (home / "MEMORY.md").read_text().endswith("- appended\n- much later\n") and left_aside(home) == []
+    assert (home / "MEMORY.md").read_text().endswith("- appended\n- much later\n") and list_left_aside(home) == []
 
 
 @pytest.mark.parametrize("gap", [RaceWindow.FILE_READ, RaceWindow.FILE_PLACED])
@@ -226,10 +226,10 @@ def test_a_file_that_is_saved_while_it_is_removed_stays(home: Path, agent: Agent
     workspace = agent.workspace(home, git=False)
     workspace.task("paris", "- [ ] find a hotel\n")
     task = home / "tasks/paris.md"
-    come_in(gap, lambda: in_place(task, "- [ ] find a hotel\n- [ ] book it\n"))
+    come_in(gap, lambda: write_in_place(task, "- [ ] find a hotel\n- [ ] book it\n"))
     workspace.delete("tasks/paris.md")
     assert workspace.read("tasks/paris.md") == task.read_text() == "- [ ] find a hotel\n- [ ] book it\n"
-    assert left_aside(home) == []
+    assert list_left_aside(home) == []
 
 
 def test_what_takes_the_place_of_a_file_in_a_gap_is_not_swallowed(home: Path, agent: Agent, tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_what_takes_the_place_of_a_file_in_a_gap_is_not_swallowed(home: Path, ag
         memory.rmdir() if memory.is_dir() and not memory.is_symlink() else memory.unlink()
         workspace.sync()
         assert memory.read_text().endswith(f"- {replace.__name__}\n")
-    assert (tmp_path / "outside").read_text() == "outside" and left_aside(home) == []
+    assert (tmp_path / "outside").read_text() == "outside" and list_left_aside(home) == []
 
 
 def test_a_file_that_is_removed_in_a_gap_is_written_again(home: Path, agent: Agent) -> None:
@@ -276,7 +276,7 @@ def forget(agent: Agent) -> tuple[str, ...]:
     return tuple(map(str, agent.memory.forget(kept.id, everywhere=True).elsewhere))
 
 
-def stored(agent: Agent, home: Path) -> list[str]:
+def read_stored_texts(agent: Agent, home: Path) -> list[str]:
     """Everything that the documents have ever been, and the files."""
     space = agent.workspace(home, git=False)
     versions = [version.text for path in space.files() for version in space.history(path)]
@@ -284,7 +284,7 @@ def stored(agent: Agent, home: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("gap", WRITING)
-@pytest.mark.parametrize("save", [in_place, by_rename])
+@pytest.mark.parametrize("save", [write_in_place, write_by_rename])
 def test_what_is_saved_while_something_is_forgotten(
     home: Path, agent: Agent, gap: RaceWindow, save: Callable[..., None]
 ) -> None:
@@ -297,7 +297,7 @@ def test_what_is_saved_while_something_is_forgotten(
     failpoints.set_visitor(None)
     assert user.read_text().splitlines()[-3:] == ["- [forgotten]", "- likes trains", "- [forgotten], she says"]
     workspace.sync()
-    assert [text for text in stored(agent, home) if "scurvy" in text] == []
+    assert [text for text in read_stored_texts(agent, home) if "scurvy" in text] == []
 
 
 def test_no_process_works_in_the_folder_while_something_is_erased(home: Path, agent: Agent) -> None:
@@ -324,7 +324,7 @@ def test_a_log_that_is_archived_is_saved_while_something_is_forgotten(home: Path
     workspace.write("memory/2026-01-05.md", f"- 10:00 {SECRET}\n")
     workspace.compact()
     archive = home / "memory/archive/2026-01-05.md"
-    come_in(RaceWindow.FILE_ASIDE, lambda: in_place(archive, archive.read_text() + "- a note of mine\n"))
+    come_in(RaceWindow.FILE_ASIDE, lambda: write_in_place(archive, archive.read_text() + "- a note of mine\n"))
     assert forget(agent) == ()
     assert archive.read_text() == "- 10:00 [forgotten]\n- a note of mine\n"
 
@@ -344,7 +344,7 @@ def test_a_folder_that_is_behind_does_not_bring_it_back(home: Path, agent: Agent
         workspace.sync()
         text = (folder / "USER.md").read_text()
         assert text.endswith("- [forgotten]\n- lives in Oslo\n- likes trains\n"), folder
-    assert [text for text in stored(elsewhere, other) if "scurvy" in text] == []
+    assert [text for text in read_stored_texts(elsewhere, other) if "scurvy" in text] == []
     (home / "USER.md").write_text(f"- {SECRET}\n")
     workspace.sync()
     assert workspace.read("USER.md") == f"- {SECRET}\n", "who writes it again has written it"
@@ -379,7 +379,7 @@ def test_what_was_written_with_it_stays(home: Path, agent: Agent) -> None:
     workspace.sync()
     agent.memory.remember(SECRET)
     assert forget(agent) == ()
-    assert [text for text in stored(agent, home) if "scurvy" in text] == []
+    assert [text for text in read_stored_texts(agent, home) if "scurvy" in text] == []
     assert (home / "MEMORY.md").read_text() == workspace.read("MEMORY.md") == "- knows Rome\n"
     assert [progress.left for progress in workspace.progress()] == [("call Bob",)]
 
@@ -400,7 +400,7 @@ def test_opening_a_file_for_writing_ends_no_process(tmp_path: Path) -> None:
 
     def look() -> None:
         fcntl.fcntl = in_between
-        assert files.read_settled(os.open(file, os.O_RDONLY), wait=False).data == b"calm\n"
+        assert files.read_stable(os.open(file, os.O_RDONLY), wait=False).data == b"calm\n"
         assert opened or not has_leases
 
-    assert in_child(look) == 0
+    assert run_in_child(look) == 0

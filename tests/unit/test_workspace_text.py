@@ -9,25 +9,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.presence.handoff.progress import Progress, validate_report
-from perdure.presence.handoff.progress_text import edits, parse, read_page, render
+from perdure.presence.handoff.progress_text import edits, parse, parse_page, render
 from perdure.presence.workspace.bootstrap import bootstrap, sections_of
-from perdure.presence.workspace.documents import DocumentSet, WorkspaceDocument, with_more
-from perdure.presence.workspace.layout import checked_path, is_active
+from perdure.presence.workspace.documents import DocumentSet, WorkspaceDocument, append_lines
+from perdure.presence.workspace.layout import check_path, is_active
 from perdure.presence.workspace.merge import BETWEEN, OURS, THEIRS, MergedText, is_marked, merge, merge_notes
-from perdure.values.tokens import estimated
+from perdure.values.tokens import estimate_tokens
 
 LINES = st.lists(st.sampled_from("abcdefgh"), max_size=10)
 MARKS = {OURS, BETWEEN, THEIRS}
 
 
-def joined(lines: list[str]) -> str:
+def join_lines(lines: list[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
 @settings(max_examples=100)
 @given(base=LINES, ours=LINES, theirs=LINES, ended=st.booleans())
 def test_what_one_side_has_added_is_there(base: list[str], ours: list[str], theirs: list[str], ended: bool) -> None:
-    texts = [joined(lines) if ended else joined(lines)[:-1] for lines in (base, ours, theirs)]
+    texts = [join_lines(lines) if ended else join_lines(lines)[:-1] for lines in (base, ours, theirs)]
     merged = merge(*texts)
     there = merged.text.splitlines()
     new = {*ours, *theirs} - {*base}
@@ -53,8 +53,8 @@ def test_both_versions_are_kept_where_they_contradict_each_other() -> None:
     assert merge("a\r\n", "a\r\nb\r\n", "a\nc\n").text == "a\nb\nc\n"
     assert merge("a\nb\n", "a\nB", "a\nB\n") == MergedText("a\nB\n"), "both say the same"
     assert is_marked(merged.text) and is_marked(merged.text.replace("\n", "\r\n")) and not is_marked(OURS + THEIRS)
-    assert with_more("a\r\nb", "c\nd") == "a\r\nb\r\nc\r\nd\r\n"
-    long = joined([str(number) for number in range(5000)])
+    assert append_lines("a\r\nb", "c\nd") == "a\r\nb\r\nc\r\nd\r\n"
+    long = join_lines([str(number) for number in range(5000)])
     assert merge(long, "first\n" + long, long + "last\n").text == "first\n" + long + "last\n"
 
 
@@ -88,7 +88,7 @@ def test_edits_of_progress() -> None:
     assert edits(parse(page), parse(page)) == []
     said = {"goal": "Fly home", "blockers": ["no money"], "done": ["book"], "left": ["pay"]}
     assert edits(parse(page), parse(edited)) == [("r", said)]
-    told = Progress("r", "Fly", ("chose",), ("book",)).changed(said)
+    told = Progress("r", "Fly", ("chose",), ("book",)).apply_report(said)
     assert (told.goal, told.done, told.left, told.blockers) == ("Fly home", ("chose", "book"), ("pay",), ("no money",))
 
 
@@ -121,17 +121,17 @@ def put_in(page: str, lines: list[str], place: int) -> str:
 def test_what_people_add_stays_as_they_wrote_it(made: list[Progress], lines: list[str], place: int) -> None:
     """Through any number of pages, once, however often it is read back; and nothing of ours is taken for theirs."""
     own = ["## Ideas", *lines]
-    page = read_page(put_in(render(made), own, place), NAMES)
+    page = parse_page(put_in(render(made), own, place), NAMES)
     notes = page.notes
     assert "\n".join(notes.values()) == "\n".join(own).rstrip("\n")
-    again = read_page(render(made, notes), NAMES)
+    again = parse_page(render(made, notes), NAMES)
     assert again.notes == notes
     told = {text.run: text for text in page.sections}
     assert [(told[text.run].goal, told[text.run].blockers) for text in made] == [
         (text.goal, text.blockers) for text in made
     ]
     shown = render(made, notes)
-    assert render(made, read_page(shown, NAMES).notes) == shown
+    assert render(made, parse_page(shown, NAMES).notes) == shown
 
 
 @given(st.lists(st.sampled_from(["Done:", "- [x] login", "## Next", "# Progress: Billing", "", "1. tests"])))
@@ -176,7 +176,7 @@ REFUSED += [
 @pytest.mark.parametrize("path", REFUSED)
 def test_other_paths_are_refused(path: str) -> None:
     with pytest.raises(ValueError, match="not a workspace file"):
-        checked_path(path)
+        check_path(path)
 
 
 def test_small_things() -> None:
@@ -186,5 +186,5 @@ def test_small_things() -> None:
         False,
         False,
     ]
-    assert estimated("") == 0
-    assert 8 <= estimated("The agent wakes up and reads who it is.") <= 12
+    assert estimate_tokens("") == 0
+    assert 8 <= estimate_tokens("The agent wakes up and reads who it is.") <= 12

@@ -46,7 +46,7 @@ def behind(store: Any, query: str, values: tuple[Any, ...] = ()) -> list[tuple[A
         return tables.execute(query, values)
 
 
-def new_head(store: Any) -> StreamHead:
+def create_head(store: Any) -> StreamHead:
     return StreamHead(store.identity, store.submit(NewStream()), 1)
 
 

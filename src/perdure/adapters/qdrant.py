@@ -34,7 +34,7 @@ class QdrantVectors:
     """
 
     def __init__(self, where: str | os.PathLike[str] | QdrantClient) -> None:
-        self._client = where if isinstance(where, QdrantClient) else _opened(os.fspath(where))
+        self._client = where if isinstance(where, QdrantClient) else _open_client(os.fspath(where))
 
     def __repr__(self) -> str:
         return f"QdrantVectors({self._client!r})"
@@ -91,7 +91,7 @@ class QdrantVectors:
         self._client.close()
 
 
-def _opened(where: str) -> QdrantClient:
+def _open_client(where: str) -> QdrantClient:
     if where == ":memory:":
         return QdrantClient(location=where)
     if "://" in where:

@@ -6,25 +6,25 @@ from collections import Counter
 
 import click
 
-from perdure.cli.output import CommandOutput, clean, when
-from perdure.cli.store_option import common, existing_store
+from perdure.cli.output import CommandOutput, clean, format_time
+from perdure.cli.store_option import add_common_options, open_existing_store
 from perdure.journal.departures import describe_departure
 from perdure.run.listing import run_counts
 
 
 @click.command()
-@common
+@add_common_options
 def agents(url: str | None, as_json: bool) -> int:
     """List the agents of a store, with their runs."""
     out = CommandOutput(as_json)
-    with existing_store(url) as store:
+    with open_existing_store(url) as store:
         counts = Counter[tuple[str, bool]]()
         for (agent, status), count in run_counts(store).items():
             counts[agent, status.over] += count
         found = [
             {
                 "name": name,
-                "created_at": when(at),
+                "created_at": format_time(at),
                 "runs": counts[name, True] + counts[name, False],
                 "unfinished": counts[name, False],
                 "note": describe_departure(store, name),

@@ -7,10 +7,18 @@ from typing import Any
 
 import click
 
-from perdure.cli.output import CommandOutput, clean, shown
-from perdure.cli.store_option import agent_option, common, existing_store, one_run, open_engine, run_argument, url_of
+from perdure.cli.output import CommandOutput, clean, format_value
+from perdure.cli.store_option import (
+    add_common_options,
+    agent_option,
+    find_run,
+    open_engine,
+    open_existing_store,
+    run_argument,
+    url_of,
+)
 from perdure.kernel.protocol import drive_sync
-from perdure.run.answers import RunAnswer, current_user, give_answer, send_event
+from perdure.run.answers import RunAnswer, find_current_user, give_answer, send_event
 
 
 @click.command()
@@ -25,7 +33,7 @@ from perdure.run.answers import RunAnswer, current_user, give_answer, send_event
 @click.option("--key", metavar="KEY", help="Which effect, if several are in doubt.")
 @click.option("--by", metavar="NAME", help="Your name, for the record. Default: user and host name.")
 @agent_option
-@common
+@add_common_options
 def answer(
     run: str,
     value: str | None,
@@ -46,13 +54,13 @@ def answer(
     VALUE is JSON, else plain text. The first answer counts. A waiting process continues at once; otherwise start the
     program again.
     """
-    given = _read(value, yes, no, done, retry, fail)
+    given = _parse_answer(value, yes, no, done, retry, fail)
     located = url_of(url)
-    with existing_store(located) as store:
-        found = one_run(store, run, agent)
+    with open_existing_store(located) as store:
+        found = find_run(store, run, agent)
         [(owner, *_)] = store.read("get_agent", (found.agent,))
         for_workers = bool(store.read("get_task", (owner, found.id)))
-    who = by or current_user()
+    who = by or find_current_user()
     try:
         with open_engine(found.agent, located) as engine:
             said = give_answer(engine, found.id, given, key=key, question=question, by=who)
@@ -74,7 +82,7 @@ def answer(
 @click.argument("payload", required=False)
 @click.option("--agent", metavar="NAME", help="The run's agent, if the id is ambiguous or the run does not exist yet.")
 @click.option("--by", metavar="NAME", help="Your name, for the record. Default: user and host name.")
-@common
+@add_common_options
 def send(
     run: str, name: str, payload: str | None, agent: str | None, by: str | None, url: str | None, as_json: bool
 ) -> int:
@@ -84,9 +92,9 @@ def send(
     not exist yet.
     """
     located = url_of(url)
-    with existing_store(located) as store:
-        whose = agent or one_run(store, run, agent).agent
-    sent, who = json_or_text(payload) if payload is not None else None, by or current_user()
+    with open_existing_store(located) as store:
+        whose = agent or find_run(store, run, agent).agent
+    sent, who = json_or_text(payload) if payload is not None else None, by or find_current_user()
     with open_engine(whose, located) as engine:
         drive_sync(engine.store, send_event(engine, run, name, sent, who))
     out = CommandOutput(as_json)
@@ -99,11 +107,11 @@ def send(
 
 def _describe(answer: RunAnswer) -> str:
     if answer.verdict == "value":
-        return shown(answer.result)
-    return f"done with result {shown(answer.result)}" if answer.verdict == "done" else answer.verdict
+        return format_value(answer.result)
+    return f"done with result {format_value(answer.result)}" if answer.verdict == "done" else answer.verdict
 
 
-def _read(value: str | None, yes: bool, no: bool, done: str | None, retry: bool, fail: bool) -> RunAnswer:
+def _parse_answer(value: str | None, yes: bool, no: bool, done: str | None, retry: bool, fail: bool) -> RunAnswer:
     if (value is not None) + yes + no + (done is not None) + retry + fail != 1:
         raise click.UsageError("give one of VALUE, --yes, --no; or for an effect in doubt --done JSON, --retry, --fail")
     if yes or no:

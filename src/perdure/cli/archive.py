@@ -10,19 +10,19 @@ import click
 import msgspec
 
 from perdure import records as r
-from perdure.cli.output import CommandOutput, clean, counted, when
-from perdure.cli.store_option import common, existing_store
+from perdure.cli.output import CommandOutput, clean, format_count, format_time
+from perdure.cli.store_option import add_common_options, open_existing_store
 from perdure.cli.timeline import describe
 from perdure.errors import ArchiveDamaged, PerdureError, ValueProblem
 from perdure.journal import archive as archives
 from perdure.journal import objects
-from perdure.journal.stream_reader import all_streams, compaction_in
+from perdure.journal.stream_reader import compaction_in, iterate_streams
 from perdure.journal.trees.tolerant_read import Unreadable
 from perdure.memory.erasure.find import SUFFIX
-from perdure.platform.bounded_lines import ExpansionGauge, opened, split
+from perdure.platform.bounded_lines import ExpansionGauge, open_regular_file, split_lines
 from perdure.store.base import Store
 from perdure.values import codec
-from perdure.values.codec.decoder import as_plain_dicts
+from perdure.values.codec.decoder import decode_as_dicts
 
 ENTRIES = ".jsonl.zst"
 """The suffix of entry archives."""
@@ -39,7 +39,7 @@ def archive() -> None:
 
 @archive.command()
 @click.argument("file", metavar="ARCHIVE")
-@common
+@add_common_options
 def show(file: str, url: str | None, as_json: bool) -> int:
     """Show the entries or memories of an archive."""
     out, path = CommandOutput(as_json), _path(file, url)
@@ -48,18 +48,18 @@ def show(file: str, url: str | None, as_json: bool) -> int:
         raise click.UsageError(clean(f"{path} is a folder; name one of its archives: {there}"))
     if path.endswith(SUFFIX):
         return _show_memories(out, path)
-    header, events, found = _read(path)
+    header, events, found = _read_archive(path)
     words = describe(events, _ArchiveValues(found).unpack)
     told = list(zip(events, words, strict=True))
     if as_json:
         listed = [
-            {"seq": event.seq, "at": when(event.at), "kind": type(event.record).__name__, "text": text}
+            {"seq": event.seq, "at": format_time(event.at), "kind": type(event.record).__name__, "text": text}
             for event, text in told
         ]
         out.json({"archive": path, "name": header.name, "first": header.first, "upto": header.upto, "entries": listed})
         return 0
     out.line(clean(f"{header.kind} {header.name}, entries {header.first} to {header.upto}"))
-    out.table(("ENTRY", "AT", "WHAT"), [(str(event.seq), when(event.at), text) for event, text in told])
+    out.table(("ENTRY", "AT", "WHAT"), [(str(event.seq), format_time(event.at), text) for event, text in told])
     if header.previous:
         out.line(clean(f"entries before {header.first} are in {header.previous}"))
     return 0
@@ -77,8 +77,8 @@ def _show_memories(out: CommandOutput, path: str) -> int:
 
 def _memories_in(path: str) -> list[dict[str, Any]]:
     try:
-        with opened(path, ArchiveDamaged) as (file, size):
-            lines = split(file.read, size, ExpansionGauge(), lambda text: ArchiveDamaged(f"{path}: {text}"))
+        with open_regular_file(path, ArchiveDamaged) as (file, size):
+            lines = split_lines(file.read, size, ExpansionGauge(), lambda text: ArchiveDamaged(f"{path}: {text}"))
             return [msgspec.json.decode(line, type=dict[str, Any]) for line in lines]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ArchiveDamaged(f"{path} cannot be read: {error}") from error
@@ -94,7 +94,7 @@ class _ArchiveVerdict(msgspec.Struct, frozen=True):
 
 @archive.command()
 @click.argument("files", metavar="ARCHIVE...", nargs=-1, required=True)
-@common
+@add_common_options
 def verify(files: tuple[str, ...], url: str | None, as_json: bool) -> int:
     """Verify archives, or all archives of a folder: every entry, the hash chain and the digest of the file.
 
@@ -102,7 +102,7 @@ def verify(files: tuple[str, ...], url: str | None, as_json: bool) -> int:
     store is available, archives are compared with its records. Exit code 1 if an archive is damaged.
     """
     out = CommandOutput(as_json)
-    results = [_checked(file, url) for given in files for file in _archive_files(given, url)]
+    results = [_check_archive(file, url) for given in files for file in _archive_files(given, url)]
     sound = all(result.ok for result in results)
     if as_json:
         out.json({"ok": sound, "archives": [msgspec.structs.asdict(result) for result in results]})
@@ -131,40 +131,40 @@ def _archives_in(folder: str) -> list[str]:
     return found
 
 
-def _checked(file: str, url: str | None) -> _ArchiveVerdict:
+def _check_archive(file: str, url: str | None) -> _ArchiveVerdict:
     path = _path(file, url)
     try:
         if path.endswith(SUFFIX):
-            return _ArchiveVerdict(path, True, f"ok; {counted(len(_memories_in(path)), 'memory', 'memories')}")
+            return _ArchiveVerdict(path, True, f"ok; {format_count(len(_memories_in(path)), 'memory', 'memories')}")
         found = archives.check(path)
-        said = _compared(found, url)
+        said = _compare_with_store(found, url)
     except ArchiveDamaged as error:
         return _ArchiveVerdict(path, False, error.message)
     counts = (
-        counted(found.entries, "entry", "entries"),
-        counted(found.objects, "object"),
-        counted(found.seals, "seal"),
+        format_count(found.entries, "entry", "entries"),
+        format_count(found.objects, "object"),
+        format_count(found.seals, "seal"),
     )
     return _ArchiveVerdict(path, True, f"ok; {', '.join(counts)}{said}")
 
 
-def _compared(found: archives.ArchiveContents, url: str | None) -> str:
+def _compare_with_store(found: archives.ArchiveContents, url: str | None) -> str:
     """Compare an archive with the store. Returns nothing if the store is missing or was compacted further since."""
     try:
-        with existing_store(url) as store:
+        with open_existing_store(url) as store:
             if store.identity != found.header.store:
-                return _said_after_a_move(store, found)
-            return _said_by(store, found)
+                return _compare_imported(store, found)
+            return _compare_stream(store, found)
     except ArchiveDamaged:
         raise
     except PerdureError:
         return ""  # an archive can be verified without its store
 
 
-def _said_after_a_move(store: Store, found: archives.ArchiveContents) -> str:
+def _compare_imported(store: Store, found: archives.ArchiveContents) -> str:
     """Compare an archive that was imported with its agent: its stream has another number in this store."""
     name = archives.name_at(store.identity, found.header.store, archives.name_of(found.header))
-    for stream, *_ in all_streams(store):
+    for stream, *_ in iterate_streams(store):
         compaction = compaction_in(store.read("last_compaction", (stream,)))
         if compaction is not None and compaction.archive == name:
             if (compaction.head.hex(), compaction.digest) != (found.header.head, found.digest):
@@ -173,7 +173,7 @@ def _said_after_a_move(store: Store, found: archives.ArchiveContents) -> str:
     return "; it belongs to another store"
 
 
-def _said_by(store: Store, found: archives.ArchiveContents) -> str:
+def _compare_stream(store: Store, found: archives.ArchiveContents) -> str:
     compaction = compaction_in(store.read("last_compaction", (found.header.stream,)))
     if compaction is None or compaction.upto < found.header.upto:
         return "; the store still has these entries"
@@ -188,14 +188,16 @@ def _said_by(store: Store, found: archives.ArchiveContents) -> str:
 def _path(file: str, url: str | None) -> str:
     if os.path.exists(file) or os.sep in file:
         return file
-    with suppress(PerdureError), existing_store(url) as store:
+    with suppress(PerdureError), open_existing_store(url) as store:
         beside = os.path.join(archives.folder_of(store), file)
         if os.path.exists(beside):
             return beside
     return file
 
 
-def _read(path: str) -> tuple[archives.ArchiveHeader, list[r.JournalEntry], dict[bytes, archives.ArchiveObject]]:
+def _read_archive(
+    path: str,
+) -> tuple[archives.ArchiveHeader, list[r.JournalEntry], dict[bytes, archives.ArchiveObject]]:
     header: archives.ArchiveHeader | None = None
     events: list[r.JournalEntry] = []
     found: dict[bytes, archives.ArchiveObject] = {}
@@ -230,7 +232,7 @@ class _ArchiveValues:
             if identity and identity not in self._found:
                 return Unreadable("<a large value that is not in the archive>")
             line = self._found.get(identity)
-            with as_plain_dicts():
-                return codec.decode(objects.restored(line.size, line.data) if line is not None else packed[1:])
+            with decode_as_dicts():
+                return codec.decode(objects.decompress_object(line.size, line.data) if line is not None else packed[1:])
         except ValueProblem as error:
             return Unreadable(f"<{error.message}>")

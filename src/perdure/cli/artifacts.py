@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from perdure.cli.output import CommandOutput, ago, clean, counted, size, when
-from perdure.cli.store_option import agent_option, common, existing_store, repeated_options, select_agents, url_of
+from perdure.cli.output import CommandOutput, clean, format_age, format_count, format_time, size
+from perdure.cli.store_option import (
+    add_common_options,
+    agent_option,
+    open_existing_store,
+    repeat_options,
+    select_agents,
+    url_of,
+)
 from perdure.data import artifacts as nouns
 from perdure.errors import ArtifactNotFound
 from perdure.kernel.engine import Engine
@@ -49,14 +56,14 @@ def artifacts() -> None:
 
 @artifacts.command()
 @agent_option
-@common
+@add_common_options
 def ls(agent: str | None, url: str | None, as_json: bool) -> int:
     """List every version with its size and the bytes it adds to earlier ones.
 
     Versions share equal content. ADDED is the compressed size of the content that no version above it in the list has.
     """
     out = CommandOutput(as_json)
-    with existing_store(url) as store:
+    with open_existing_store(url) as store:
         found = [(owner.name, usage) for owner in _owners(store, agent) for usage in nouns.usage(owner)]
         now = store.clock.wall_ms()
     if as_json:
@@ -67,12 +74,12 @@ def ls(agent: str | None, url: str | None, as_json: bool) -> int:
         return 0
     out.table(
         ("ARTIFACT", "VERSION", "AGENT", "KIND", "SIZE", "ADDED", "SAVED", "NOTE"),
-        [_as_cells(name, usage, now) for name, usage in found],
+        [_make_cells(name, usage, now) for name, usage in found],
     )
     logical, stored = (
         sum(sizes) for sizes in zip(*((usage.info.size, usage.added) for _, usage in found), strict=True)
     )
-    out.line(f"{counted(len(found), 'version')}, {size(logical)}, stored in {size(stored)}")
+    out.line(f"{format_count(len(found), 'version')}, {size(logical)}, stored in {size(stored)}")
     return 0
 
 
@@ -82,7 +89,7 @@ def ls(agent: str | None, url: str | None, as_json: bool) -> int:
 @version_option
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @agent_option
-@common
+@add_common_options
 def get(
     name: str, target: str | None, number: int | None, force: bool, agent: str | None, url: str | None, as_json: bool
 ) -> int:
@@ -92,7 +99,7 @@ def get(
     safetensors file.
     """
     out = CommandOutput(as_json)
-    with existing_store(url) as store:
+    with open_existing_store(url) as store:
         owner = _owner_of(store, name, agent)
         if target == STREAM:
             _pour(owner, name, number)
@@ -101,7 +108,7 @@ def get(
         if not force and (path.exists() or path.is_symlink()):
             raise click.UsageError(f"{path} exists; replace it with --force, or name another PATH")
         with out.progress(clean(f"getting {name}")) as progress:
-            saved = nouns.exported(owner, name, number, path, progress)
+            saved = nouns.export_artifact(owner, name, number, path, progress)
     if as_json:
         out.json({"name": name, "version": saved.version, "path": str(path), "size": saved.size})
     else:
@@ -115,7 +122,7 @@ def get(
 @click.option("--note", default="", help="A description.")
 @click.option("--label", "labels", multiple=True, help="A label to find it by; repeatable.")
 @agent_option
-@common
+@add_common_options
 def put(
     name: str, source: str, note: str, labels: tuple[str, ...], agent: str | None, url: str | None, as_json: bool
 ) -> int:
@@ -139,11 +146,11 @@ def put(
 @click.argument("name")
 @version_option
 @agent_option
-@common
+@add_common_options
 def rm(name: str, number: int | None, agent: str | None, url: str | None, as_json: bool) -> int:
     """Delete one version, or all versions of a name. Content shared with others stays."""
     out = CommandOutput(as_json)
-    with existing_store(url) as store:
+    with open_existing_store(url) as store:
         whose = _owner_of(store, name, agent).name
     with closing(_engine(url, whose)) as engine:
         deleted = drive_sync(engine.store, nouns.delete(engine, name, number))
@@ -152,7 +159,7 @@ def rm(name: str, number: int | None, agent: str | None, url: str | None, as_jso
     if as_json:
         out.json({"agent": whose, "name": name, "deleted": deleted})
     else:
-        out.line(clean(f"deleted {counted(deleted, 'version')} of {name}"))
+        out.line(clean(f"deleted {format_count(deleted, 'version')} of {name}"))
     return 0
 
 
@@ -170,7 +177,7 @@ def _owner_of(store: Store, artifact: str, agent: str | None) -> InspectedAgent:
     if having:
         return having[0]
     if len(owners) == 1:
-        raise nouns.missing(owners[0], artifact, None)
+        raise nouns.not_found_error(owners[0], artifact, None)
     raise ArtifactNotFound(f"no agent has an artifact {artifact!r}", hint="`perdure artifacts ls` lists artifacts")
 
 
@@ -178,11 +185,11 @@ def _engine(url: str | None, agent: str | None) -> Engine:
     """Open the agent that writes: the named one, else the only one in the store."""
     located = url_of(url)
     if agent is None:
-        with existing_store(url) as store:
+        with open_existing_store(url) as store:
             names = [owner.name for owner in _owners(store, None)]
         if len(names) != 1:
             there = f"there are {', '.join(map(clean, names))}" if names else "there is none yet"
-            raise click.UsageError(f"choose the agent with --agent NAME{repeated_options(url)}: {there}")
+            raise click.UsageError(f"choose the agent with --agent NAME{repeat_options(url)}: {there}")
         agent = names[0]
     return Engine(agent, store=located)
 
@@ -195,15 +202,15 @@ def _path_for(name: str) -> Path:
 
 
 def _pour(owner: InspectedAgent, name: str, number: int | None) -> None:
-    for block in nouns.opened(owner, name, number):
+    for block in nouns.open_artifact(owner, name, number):
         sys.stdout.buffer.write(block)
     sys.stdout.buffer.flush()
 
 
-def _as_cells(agent: str, usage: ArtifactUsage, now: int) -> tuple[str, ...]:
+def _make_cells(agent: str, usage: ArtifactUsage, now: int) -> tuple[str, ...]:
     info = usage.info
     about = "; ".join(part for part in (", ".join(info.labels), info.note) if part)
-    saved = ago(int(info.at.timestamp() * 1000), now)
+    saved = format_age(int(info.at.timestamp() * 1000), now)
     cells = (clean(info.name), str(info.version), clean(agent), info.kind, size(info.size), size(usage.added), saved)
     return *cells, clean(about if len(about) <= 60 else about[:59] + "…")
 
@@ -215,7 +222,7 @@ def _as_json(info: ArtifactInfo) -> dict[str, object]:
         "kind": info.kind,
         "size": info.size,
         "digest": info.digest,
-        "saved_at": when(int(info.at.timestamp() * 1000)),
+        "saved_at": format_time(int(info.at.timestamp() * 1000)),
         "labels": list(info.labels),
         "note": info.note,
     }

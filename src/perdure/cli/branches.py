@@ -10,23 +10,23 @@ from typing import Any
 import click
 import msgspec
 
-from perdure.cli.completion_values import completed_runs
-from perdure.cli.output import CommandOutput, clean, counted
+from perdure.cli.completion_values import complete_runs
+from perdure.cli.output import CommandOutput, clean, format_count
 from perdure.cli.store_option import (
+    add_common_options,
     agent_option,
-    common,
-    existing_store,
+    find_run,
     moment,
-    one_run,
     open_engine,
-    repeated_options,
+    open_existing_store,
+    repeat_options,
     run_argument,
     url_of,
 )
 from perdure.errors import ValueProblem
 from perdure.journal.trees.diff import Change
 from perdure.journal.trees.tolerant_read import Unreadable
-from perdure.kernel.names import checked_name
+from perdure.kernel.names import check_identifier
 from perdure.kernel.protocol import drive_sync
 from perdure.run.branches.compare import RunDiff, compare
 from perdure.run.branches.fork import NO_INPUT, Fork
@@ -35,7 +35,7 @@ from perdure.run.branches.undo import undo as undo_run
 from perdure.run.history import Stays
 from perdure.run.undo import EFFECTS
 from perdure.values import codec
-from perdure.values.codec.decoder import as_plain_dicts
+from perdure.values.codec.decoder import decode_as_dicts
 
 
 @click.command()
@@ -50,7 +50,7 @@ from perdure.values.codec.decoder import as_plain_dicts
 )
 @click.option("--input", "given", metavar="JSON", help="Replace the input.")
 @agent_option
-@common
+@add_common_options
 def fork(
     run: str,
     at: str | None,
@@ -68,36 +68,36 @@ def fork(
     """
     if to is not None:
         try:
-            checked_name(to, "a run's id")
+            check_identifier(to, "a run's id")
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--to") from error
     located = url_of(url)
     values = dict(_override(text) for text in override)
     new = NO_INPUT if given is None else _json(given, "--input")
-    with existing_store(located) as store:
-        found = one_run(store, run, agent)
+    with open_existing_store(located) as store:
+        found = find_run(store, run, agent)
     point = None if at is None else moment(at)
     with open_engine(found.agent, located) as engine:
         made = drive_sync(engine.store, make_fork(engine, found.id, at=point, to=to, override=values, given=new))
-    _print_result(CommandOutput(as_json), made, found.agent, repeated_options(url, agent), as_json)
+    _print_result(CommandOutput(as_json), made, found.agent, repeat_options(url, agent), as_json)
     return 0
 
 
 @click.command()
-@click.argument("a", metavar="RUN", shell_complete=completed_runs)
-@click.argument("b", metavar="OTHER", shell_complete=completed_runs)
+@click.argument("a", metavar="RUN", shell_complete=complete_runs)
+@click.argument("b", metavar="OTHER", shell_complete=complete_runs)
 @click.option("--exit-code", is_flag=True, help="Exit with 1 if they differ.")
 @agent_option
-@common
+@add_common_options
 def diff(a: str, b: str, exit_code: bool, agent: str | None, url: str | None, as_json: bool) -> int:
     """Show what differs between two runs.
 
     Compares steps and effects with their results, input, state, messages and the result of the run.
     """
     out = CommandOutput(as_json)
-    with existing_store(url) as store:
-        first = one_run(store, a, agent)
-        second = one_run(store, b, agent or first.agent)
+    with open_existing_store(url) as store:
+        first = find_run(store, a, agent)
+        second = find_run(store, b, agent or first.agent)
         found = compare(store, first.agent, first.id, second.id, _decode)
     if as_json:
         out.json(_as_json(found))
@@ -119,7 +119,7 @@ def diff(a: str, b: str, exit_code: bool, agent: str | None, url: str | None, as
 )
 @click.option("--by", metavar="NAME", help="Your name, for the record. Default: user and host name.")
 @agent_option
-@common
+@add_common_options
 def undo(run: str, steps: int, effects: str, by: str | None, agent: str | None, url: str | None, as_json: bool) -> int:
     """Undo the last steps of a run that is not open.
 
@@ -127,8 +127,8 @@ def undo(run: str, steps: int, effects: str, by: str | None, agent: str | None, 
     `again` they execute once more. Writes to the agent stay and are listed.
     """
     located = url_of(url)
-    with existing_store(located) as store:
-        found = one_run(store, run, agent)
+    with open_existing_store(located) as store:
+        found = find_run(store, run, agent)
     with open_engine(found.agent, located) as engine:
         made = drive_sync(engine.store, undo_run(engine, found.id, steps, effects, by))
     out = CommandOutput(as_json)
@@ -136,7 +136,7 @@ def undo(run: str, steps: int, effects: str, by: str | None, agent: str | None, 
         stays = [{"seq": remaining.seq, "kind": remaining.kind, "what": remaining.what} for remaining in made.stays]
         out.json({"run": found.id, "steps": made.steps, "to": made.to, "kept": list(made.kept), "stays": stays})
         return 0
-    out.line(f"undone: {counted(made.steps, 'step')}; run {clean(found.id)} is as it was after entry {made.to}")
+    out.line(f"undone: {format_count(made.steps, 'step')}; run {clean(found.id)} is as it was after entry {made.to}")
     for name in made.kept:
         out.line(f"kept: {clean(name)} happened, or may have, and is not repeated")
     _tell_what_stays(out, made.stays, found.id)
@@ -146,7 +146,7 @@ def undo(run: str, steps: int, effects: str, by: str | None, agent: str | None, 
 
 def _tell_what_stays(out: CommandOutput, stays: Sequence[Stays], run_id: str) -> None:
     if stays:
-        out.heading(f"not undone: {counted(len(stays), 'later change')} by {clean(run_id)}")
+        out.print_heading(f"not undone: {format_count(len(stays), 'later change')} by {clean(run_id)}")
         out.table(
             ("NO", "KIND", "WHAT"), [(str(remaining.seq), remaining.kind, clean(remaining.what)) for remaining in stays]
         )
@@ -155,14 +155,14 @@ def _tell_what_stays(out: CommandOutput, stays: Sequence[Stays], run_id: str) ->
 def _decode(data: bytes) -> Any:
     """Decode a value. Objects of classes that only the program has are shown as dicts."""
     try:
-        with as_plain_dicts():
+        with decode_as_dicts():
             return codec.decode(data)
     except ValueProblem as error:
         return Unreadable(f"<{error.message}>")
 
 
 def _as_json(comparison: RunDiff) -> dict[str, Any]:
-    def listed(changes: Sequence[Change]) -> list[dict[str, Any]]:
+    def list_changes(changes: Sequence[Change]) -> list[dict[str, Any]]:
         return [{"path": one.path, "kind": one.kind, "before": one.before, "after": one.after} for one in changes]
 
     return {
@@ -171,12 +171,14 @@ def _as_json(comparison: RunDiff) -> dict[str, Any]:
         "differ": bool(comparison),
         "shared": comparison.shared,
         "same_steps": comparison.same_steps,
-        "steps": [{**msgspec.structs.asdict(one), "arguments": listed(one.arguments)} for one in comparison.steps],
-        "input": listed(comparison.input),
-        "state": listed(comparison.state),
-        "messages": listed(comparison.messages),
+        "steps": [
+            {**msgspec.structs.asdict(one), "arguments": list_changes(one.arguments)} for one in comparison.steps
+        ],
+        "input": list_changes(comparison.input),
+        "state": list_changes(comparison.state),
+        "messages": list_changes(comparison.messages),
         "status": list(comparison.status),
-        "result": listed(comparison.result),
+        "result": list_changes(comparison.result),
     }
 
 

@@ -14,15 +14,31 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure import records as r
-from perdure.cli.output import STYLES, CommandOutput, ago, clean, counted, plain, shown, when
-from perdure.cli.store_option import agent_option, common, existing_store, one_run, repeated_options, run_argument
+from perdure.cli.output import (
+    STYLES,
+    CommandOutput,
+    clean,
+    format_age,
+    format_count,
+    format_time,
+    format_value,
+    to_json_value,
+)
+from perdure.cli.store_option import (
+    add_common_options,
+    agent_option,
+    find_run,
+    open_existing_store,
+    repeat_options,
+    run_argument,
+)
 from perdure.cli.timeline import describe
 from perdure.cli.timeline_rows import DOUBT, WAIT, WORK, RunTimeline, SectionOpening, TimelineBuilder, TimelineRow
 from perdure.journal.leases import lease_of
 from perdure.journal.trees.tolerant_read import tolerant
 from perdure.run.listing import RunSummary, children_of, find_runs, get_run
 from perdure.run.prices import NANOS
-from perdure.run.usage import format_duration, in_dollars, usage_lines
+from perdure.run.usage import format_dollars, format_duration, usage_lines
 
 if TYPE_CHECKING:
     from perdure.store.base import Store
@@ -47,7 +63,7 @@ class TimeAxis:
     """Maps times to columns. A long idle stretch takes a few columns with a cut mark."""
 
     def __init__(self, busy: Iterable[TimeSpan], begun: int, ended: int, width: int) -> None:
-        spans = [(max(begun, a), min(b, ended)) for a, b in _merged(busy) if b >= begun and a <= ended]
+        spans = [(max(begun, a), min(b, ended)) for a, b in _merge_spans(busy) if b >= begun and a <= ended]
         worked = sum(b - a for a, b in spans)
         longest = max(worked / 8, 50) if worked else ended - begun
         self._times, self._weights, cuts = [begun], [0.0], list[int]()
@@ -89,16 +105,16 @@ def lines_of(
             about = [text for text in (found.status if found.status != "done" else "", _details(found, unpack)) if text]
             lines.append(
                 [
-                    (f"  {_cut(_label(found), name):{name}} ", ""),
+                    (f"  {_truncate(_label(found), name):{name}} ", ""),
                     *_bar(found, axis, bar),
                     (f" {': '.join(about)}", style),
                 ]
             )
         else:
-            lines += [_gone(before, found)] if before is not None else []
-            lines.append(_came(before, found))
+            lines += [_describe_end(before, found)] if before is not None else []
+            lines.append(_describe_start(before, found))
             before = found
-    return [*lines, *([_gone(before)] if before is not None and before.how else [])]
+    return [*lines, *([_describe_end(before)] if before is not None and before.how else [])]
 
 
 def _bar(row: TimelineRow, axis: TimeAxis, width: int) -> StyledLine:
@@ -115,14 +131,14 @@ def _bar(row: TimelineRow, axis: TimeAxis, width: int) -> StyledLine:
     return cells
 
 
-def _came(before: SectionOpening | None, row: SectionOpening) -> StyledLine:
+def _describe_start(before: SectionOpening | None, row: SectionOpening) -> StyledLine:
     sign, how = ("▶", "started") if before is None else ("↻", "resumed" if before.host == row.host else "taken over")
-    past = f", skipped {counted(row.skipped, 'finished step')}" if row.skipped else ""
+    past = f", skipped {format_count(row.skipped, 'finished step')}" if row.skipped else ""
     saved = f", {_money(row.saved)} not paid again" if _money(row.saved) else ""
     return [(f"{sign} {how} by {clean(row.process)} on {clean(row.host)}", "bold cyan"), (past + saved, "dim")]
 
 
-def _gone(row: SectionOpening, then: SectionOpening | None = None) -> StyledLine:
+def _describe_end(row: SectionOpening, then: SectionOpening | None = None) -> StyledLine:
     told = f": {clean(row.told)}" if row.told else ""
     down = "" if then is None else f", down {format_duration(max(0, then.begun - row.ended) / 1000)}"
     text = f"{_SIGNS.get(row.how, '‖')} {row.how}{told}"
@@ -133,19 +149,19 @@ def _label(row: TimelineRow) -> str:
     name = clean(row.name)
     if row.what in ("step", "note", "effect"):
         return f"{name} !" if row.what == "effect" else name
-    count = f": {counted(row.count, 'item' if row.what == 'each' else 'write')}" if row.count else ""
+    count = f": {format_count(row.count, 'item' if row.what == 'each' else 'write')}" if row.count else ""
     return f"{row.what} {name}".strip() + count
 
 
 def _details(row: TimelineRow, unpack: Callable[[bytes], Any]) -> str:
     took = format_duration(row.took_ms / 1000) if row.took_ms else ""
     tries = f"{row.tries} tries" if row.tries > 1 else ""
-    result = f"-> {shown(unpack(row.result), 80)}" if row.result else ""
-    writes = counted(row.count, "write") if row.count and row.what in ("step", "effect") else ""
+    result = f"-> {format_value(unpack(row.result), 80)}" if row.result else ""
+    writes = format_count(row.count, "write") if row.count and row.what in ("step", "effect") else ""
     return ", ".join(filter(None, [took, _money(row.usage), tries, result, *map(clean, row.notes), writes]))
 
 
-def _merged(spans: Iterable[TimeSpan]) -> list[TimeSpan]:
+def _merge_spans(spans: Iterable[TimeSpan]) -> list[TimeSpan]:
     """Return the same times without overlaps."""
     found: list[TimeSpan] = []
     for begun, ended in sorted(spans):
@@ -156,15 +172,15 @@ def _merged(spans: Iterable[TimeSpan]) -> list[TimeSpan]:
     return found
 
 
-def _spent(usage: Sequence[r.ModelUsage]) -> dict[str, Any]:
+def _summarize_usage(usage: Sequence[r.ModelUsage]) -> dict[str, Any]:
     calls, unpriced = sum(row.calls for row in usage), sum(row.unpriced for row in usage)
     return {"calls": calls, "cost_usd": sum(row.cost for row in usage) / NANOS, "unpriced_calls": unpriced}
 
 
 def _money(usage: Sequence[r.ModelUsage]) -> str:
     """Return the cost; a question mark stands for calls without a known price."""
-    spent = _spent(usage)
-    known = in_dollars(spent["cost_usd"]) if spent["calls"] > spent["unpriced_calls"] else ""
+    spent = _summarize_usage(usage)
+    known = format_dollars(spent["cost_usd"]) if spent["calls"] > spent["unpriced_calls"] else ""
     return known + ("?" if spent["unpriced_calls"] else "")
 
 
@@ -172,7 +188,7 @@ def _clock(at: int) -> str:
     return datetime.fromtimestamp(at / 1000).astimezone().strftime("%H:%M:%S")
 
 
-def _cut(text: str, width: int) -> str:
+def _truncate(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
@@ -188,7 +204,7 @@ def _cut(text: str, width: int) -> str:
 @click.option("--items", is_flag=True, help="Show a row for each call, instead of one for each loop.")
 @click.option("--follow", is_flag=True, help="Draw the run as it goes, until it ends.")
 @click.option("--width", type=click.IntRange(WIDTH_MIN, WIDTH_MAX), help="Draw this wide, also into a pipe.")
-@common
+@add_common_options
 def timeline(
     run: str,
     agent: str | None,
@@ -204,17 +220,17 @@ def timeline(
     Long idle stretches are cut out. Effects are marked with (!).
     """
     out = CommandOutput(as_json)
-    with existing_store(url) as store:
-        scene = LiveRun(store, one_run(store, run, agent), items)
+    with open_existing_store(url) as store:
+        scene = LiveRun(store, find_run(store, run, agent), items)
         if follow and not (out.rich or width):
             return _print_entries(out, scene)
         if follow:
-            return _watch(out, scene, width, last, repeated_options(url, agent))
+            return _watch(out, scene, width, last, repeat_options(url, agent))
         if as_json:
             out.json(_as_json(scene, last or 0))
         else:
             rows = ROWS_SHOWN if last is None else last
-            for line in _frame(out, scene, width or out.width, rows, repeated_options(url, agent)):
+            for line in _frame(out, scene, width or out.width, rows, repeat_options(url, agent)):
                 out.pieces(line)
     return 0
 
@@ -243,17 +259,17 @@ class LiveRun:
         builder = TimelineBuilder(lambda event: describe([event], self.unpack)[0])
         for event in self.events:
             builder.add(event)
-        picture = builder.picture(self._how(), self.now, self._items)
+        picture = builder.picture(self._describe_ending(), self.now, self._items)
         children = children_of(self._store, self.summary.stream)[-CHILDREN_MAX:]
         picture.rows = sorted([*picture.rows, *map(self._child, children)], key=lambda row: (row.begun, row.seq))
         return picture
 
-    def _how(self) -> str:
+    def _describe_ending(self) -> str:
         """Return how the run was left last; empty while a process holds it."""
         if self.summary.holder or self.summary.status != r.RunStatus.WAITING:
             return "" if self.summary.holder else self.summary.status.value
         [row] = self._store.read("read_lease", (self.summary.stream, self._store.clock.boot_ms()))
-        return "waited" if lease_of(row, self._store.one_host).ended() == "released" else "killed"
+        return "waited" if lease_of(row, self._store.one_host).describe_end() == "released" else "killed"
 
     def _child(self, child: RunSummary) -> TimelineRow:
         usage = [line.usage for line in usage_lines(self._store, child.agent, child.id)]
@@ -272,23 +288,23 @@ def _frame(out: CommandOutput, scene: LiveRun, width: int, last: int, options: s
     lines: list[StyledLine] = [[(title, "bold"), (run.status.value, _STYLES.get(run.status.value, ""))]]
     lines += [[(part, "dim")] for part in textwrap.wrap(_totals(picture), width)]
     if left_off := len(picture.rows) - len(rows):
-        lines.append([(f"{counted(left_off, 'row')} before; --last 0 shows all", "dim")])
+        lines.append([(f"{format_count(left_off, 'row')} before; --last 0 shows all", "dim")])
     lines += lines_of(picture, rows, width, scene.unpack)
     if run.status == r.RunStatus.RUNNING:
-        lines.append([(f"at work, last entry {ago(scene.events[-1].at, scene.now)}", "cyan")])
+        lines.append([(f"at work, last entry {format_age(scene.events[-1].at, scene.now)}", "cyan")])
     if not run.status.over and any(row.status in ("in doubt", "waiting") for row in rows):
         lines.append([(clean(f"perdure show {shlex.quote(run.id)}{options}") + "  shows how to answer", "yellow")])
     elif run.status == r.RunStatus.CRASHED:
         lines.append([("start its program again: the run continues where it was", "yellow")])
-    return [fitted(line, width, out.unicode) for line in lines]
+    return [fit_line(line, width, out.unicode) for line in lines]
 
 
-def fitted(line: StyledLine, width: int, in_unicode: bool) -> StyledLine:
+def fit_line(line: StyledLine, width: int, in_unicode: bool) -> StyledLine:
     """Shorten a line to the screen, in characters that it can show."""
     found: StyledLine = []
     for text, style in line:
         room = width - sum(len(part) for part, _ in found)
-        part = _cut(text, room) if room else ""
+        part = _truncate(text, room) if room else ""
         found.append((part if in_unicode else part.translate(_ASCII), style))
     return found
 
@@ -298,7 +314,7 @@ def _totals(picture: RunTimeline) -> str:
     work, waits = (
         sum(
             b - a
-            for a, b in _merged((row.ended - row.took_ms, row.ended) for row in picture.rows if row.phase == phase)
+            for a, b in _merge_spans((row.ended - row.took_ms, row.ended) for row in picture.rows if row.phase == phase)
         )
         for phase in (WORK, WAIT)
     )
@@ -307,9 +323,9 @@ def _totals(picture: RunTimeline) -> str:
     return ", ".join([
         format_duration(max(0, picture.ended - picture.begun) / 1000),
         *(f"{what} {format_duration(ms / 1000)}" for what, ms in times if ms),
-        *(counted(count, what) for what, count in picture.counts.items()),
-        *([counted(children, "child", "children")] if children else []),
-        *([counted(len(picture.openings), "process", "processes")] if len(picture.openings) > 1 else []),
+        *(format_count(count, what) for what, count in picture.counts.items()),
+        *([format_count(children, "child", "children")] if children else []),
+        *([format_count(len(picture.openings), "process", "processes")] if len(picture.openings) > 1 else []),
         *filter(None, [_money(picture.usage)]),
     ])  # fmt: skip
 
@@ -317,7 +333,7 @@ def _totals(picture: RunTimeline) -> str:
 def _watch(out: CommandOutput, scene: LiveRun, width: int | None, last: int | None, options: str) -> int:
     """Redraw the run until it ends."""
     rows = last if last else max(3, out.height - FRAME_LINES)
-    with out.live() as draw:
+    with out.redraw_live() as draw:
         while True:
             draw(_frame(out, scene, width or out.width, rows, options))
             if scene.summary.status in ENDED:
@@ -332,9 +348,13 @@ def _print_entries(out: CommandOutput, scene: LiveRun) -> int:
         for event, text in zip(new, describe(new, scene.unpack), strict=True):
             kind = type(event.record).__name__
             if out.as_json:
-                print(json.dumps(plain({"seq": event.seq, "at": when(event.at), "kind": kind, "text": text})))
+                print(
+                    json.dumps(
+                        to_json_value({"seq": event.seq, "at": format_time(event.at), "kind": kind, "text": text})
+                    )
+                )
             else:
-                print(f"{when(event.at)}  {event.seq:>5}  {text}")
+                print(f"{format_time(event.at)}  {event.seq:>5}  {text}")
         sys.stdout.flush()
         if scene.summary.status in ENDED:
             return 0
@@ -354,19 +374,19 @@ def _as_json(scene: LiveRun, last: int) -> dict[str, Any]:
             "told": opening.told,
             **_times(opening),
         }
-        | {"skipped_steps": opening.skipped, "saved_usd": _spent(opening.saved)["cost_usd"]}
+        | {"skipped_steps": opening.skipped, "saved_usd": _summarize_usage(opening.saved)["cost_usd"]}
         for opening in picture.openings
     ]
     found = {"processes": processes, "rows": [_row_as_json(row, scene) for row in rows]}
-    return whole | _times(picture) | _spent(picture.usage) | found
+    return whole | _times(picture) | _summarize_usage(picture.usage) | found
 
 
 def _times(row: RunTimeline | SectionOpening | TimelineRow) -> dict[str, str]:
-    return {"began_at": when(row.begun), "ended_at": when(row.ended)}
+    return {"began_at": format_time(row.begun), "ended_at": format_time(row.ended)}
 
 
 def _row_as_json(row: TimelineRow, scene: LiveRun) -> dict[str, Any]:
     fields = {name: getattr(row, name) for name in ("what", "name", "seq", "status", "took_ms", "tries", "count")}
-    part = {"phase": row.phase, "from": when(row.begun), "until": when(row.ended)}
+    part = {"phase": row.phase, "from": format_time(row.begun), "until": format_time(row.ended)}
     result = scene.unpack(row.result) if row.result else None
-    return fields | _times(row) | _spent(row.usage) | {"result": result, "notes": row.notes, "parts": [part]}
+    return fields | _times(row) | _summarize_usage(row.usage) | {"result": result, "notes": row.notes, "parts": [part]}

@@ -19,20 +19,20 @@ _PLAIN = re.compile(r"[\w@%+:,./-]+", re.ASCII)
 """Characters without a meaning in any shell. Ids with others are not offered: their text may be hostile."""
 
 
-def completed_runs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+def complete_runs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
     """Return the newest runs whose id starts with the typed text, each with its agent and status."""
     rows = _rows(context, "runs_with_prefix", (incomplete, OFFERED_MAX))
     wanted = context.params.get("agent")
-    return _offered((run, f"{status}, of {agent}") for run, agent, status in rows if wanted in (None, agent))
+    return _make_items((run, f"{status}, of {agent}") for run, agent, status in rows if wanted in (None, agent))
 
 
-def completed_agents(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+def complete_agents(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
     """Return the agents whose name starts with the typed text."""
     rows = _rows(context, "all_agents", ())
-    return _offered((name, "") for name, *_ in rows[:OFFERED_MAX] if name.startswith(incomplete))
+    return _make_items((name, "") for name, *_ in rows[:OFFERED_MAX] if name.startswith(incomplete))
 
 
-def _offered(found: Iterable[tuple[str, str]]) -> list[CompletionItem[str]]:
+def _make_items(found: Iterable[tuple[str, str]]) -> list[CompletionItem[str]]:
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(value, help=told) for value, told in found if _PLAIN.fullmatch(value)]

@@ -7,11 +7,19 @@ from typing import Any
 import click
 
 from perdure.cli.output import CommandOutput, clean
-from perdure.cli.store_option import agent_option, common, existing_store, one_run, open_engine, run_argument, url_of
+from perdure.cli.store_option import (
+    add_common_options,
+    agent_option,
+    find_run,
+    open_engine,
+    open_existing_store,
+    run_argument,
+    url_of,
+)
 from perdure.journal.trees.tolerant_read import tolerant
 from perdure.kernel.protocol import drive_sync
 from perdure.presence.context.context import Context
-from perdure.presence.context.run_context import BUDGET, asked, context_of
+from perdure.presence.context.run_context import BUDGET, context_of, make_query
 
 _PLAIN = str.maketrans({"█": "#", "░": ".", "…": "~"})
 
@@ -22,7 +30,7 @@ _PLAIN = str.maketrans({"█": "#", "░": ".", "…": "~"})
 @click.option("--budget", type=click.IntRange(min=1), default=BUDGET, show_default=True, help="Tokens at most.")
 @click.option("--text", "as_text", is_flag=True, help="Print the context itself.")
 @agent_option
-@common
+@add_common_options
 def context(
     run: str, query: str | None, budget: int, as_text: bool, agent: str | None, url: str | None, as_json: bool
 ) -> int:
@@ -31,10 +39,10 @@ def context(
     Lists the sections with their tokens, then what was shortened, masked or summarised, why, and where to read it.
     """
     out = CommandOutput(as_json)
-    with existing_store(url) as store:
-        found = one_run(store, run, agent)
+    with open_existing_store(url) as store:
+        found = find_run(store, run, agent)
     with open_engine(found.agent, url_of(url)) as engine:
-        protocol = context_of(engine, found.id, asked(query, budget), tolerant(engine.store))
+        protocol = context_of(engine, found.id, make_query(query, budget), tolerant(engine.store))
         made = drive_sync(engine.store, protocol)
     if as_json:
         out.json(_as_json(made))

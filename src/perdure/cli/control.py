@@ -5,10 +5,18 @@ from __future__ import annotations
 import click
 
 from perdure.cli.output import CommandOutput, clean
-from perdure.cli.store_option import agent_option, common, existing_store, one_run, open_engine, run_argument, url_of
+from perdure.cli.store_option import (
+    add_common_options,
+    agent_option,
+    find_run,
+    open_engine,
+    open_existing_store,
+    run_argument,
+    url_of,
+)
 from perdure.kernel.protocol import drive_sync
 from perdure.records import Order, RunStatus
-from perdure.run.answers import current_user
+from perdure.run.answers import find_current_user
 from perdure.run.orders import order_run
 
 _reason = click.option("--reason", metavar="TEXT", default="", help="The reason, recorded and shown.")
@@ -20,7 +28,7 @@ _by = click.option("--by", metavar="NAME", help="Your name, for the record. Defa
 @_reason
 @_by
 @agent_option
-@common
+@add_common_options
 def cancel(run: str, reason: str, by: str | None, agent: str | None, url: str | None, as_json: bool) -> int:
     """Cancel a run and its child runs for good.
 
@@ -35,7 +43,7 @@ def cancel(run: str, reason: str, by: str | None, agent: str | None, url: str | 
 @_reason
 @_by
 @agent_option
-@common
+@add_common_options
 def pause(run: str, reason: str, by: str | None, agent: str | None, url: str | None, as_json: bool) -> int:
     """Pause a run until `perdure resume RUN`.
 
@@ -50,7 +58,7 @@ def pause(run: str, reason: str, by: str | None, agent: str | None, url: str | N
 @_reason
 @_by
 @agent_option
-@common
+@add_common_options
 def resume(
     run: str,
     command: tuple[str, ...],
@@ -69,8 +77,8 @@ def resume(
     when you start its program yourself. A crashed or failed run needs only its program.
     """  # noqa: D301 - the literal \b tells click not to rewrap these lines
     located = url_of(url)
-    with existing_store(located) as store:
-        paused = one_run(store, run, agent, queued=True).status == RunStatus.PAUSED
+    with open_existing_store(located) as store:
+        paused = find_run(store, run, agent, queued=True).status == RunStatus.PAUSED
     if paused or not command:
         _order(Order.RESUME, run, reason, by, agent, url, as_json)
     if not command:
@@ -84,11 +92,11 @@ def _order(
     order: Order, run: str, reason: str, by: str | None, agent: str | None, url: str | None, as_json: bool
 ) -> int:
     located = url_of(url)
-    with existing_store(located) as store:
-        found = one_run(store, run, agent, queued=True)
+    with open_existing_store(located) as store:
+        found = find_run(store, run, agent, queued=True)
     try:
         with open_engine(found.agent, located) as engine:
-            given = drive_sync(engine.store, order_run(engine, found.id, order, reason, by or current_user()))
+            given = drive_sync(engine.store, order_run(engine, found.id, order, reason, by or find_current_user()))
     except (ValueError, TypeError) as error:
         raise click.UsageError(clean(str(error))) from error
     out = CommandOutput(as_json)

@@ -9,15 +9,22 @@ import click
 import msgspec
 
 from perdure.cli.output import CommandOutput, clean
-from perdure.cli.store_option import agent_option, common, existing_store, one_agent, one_run, run_option
+from perdure.cli.store_option import (
+    add_common_options,
+    agent_option,
+    find_agent,
+    find_run,
+    open_existing_store,
+    run_option,
+)
 from perdure.run.usage import (
     SavedTotals,
     Totals,
     UsageLine,
     format_duration,
-    grouped,
-    saved_of,
+    group_totals,
     savings_lines,
+    sum_savings,
     totals_of,
     usage_lines,
 )
@@ -36,7 +43,7 @@ NO_MODEL, NO_STEP = "(no model)", "(outside of steps)"
     show_default=True,
     help="One row for each of them.",
 )
-@common
+@add_common_options
 def usage(run: str | None, agent: str | None, by: str, url: str | None, as_json: bool) -> int:
     """Show what model calls have cost.
 
@@ -44,10 +51,10 @@ def usage(run: str | None, agent: str | None, by: str, url: str | None, as_json:
     unknown cost.
     """
     out = CommandOutput(as_json)
-    with existing_store(url) as store:
+    with open_existing_store(url) as store:
         whose = _agent_of(store, run, agent)
         lines = usage_lines(store, whose, run or "")
-    whole, rows = totals_of(lines), grouped(totals_of, _named(lines, by), by)
+    whole, rows = totals_of(lines), group_totals(totals_of, _name_lines(lines, by), by)
     if as_json:
         out.json(_as_json(whole, rows, by))
     elif not lines:
@@ -68,42 +75,42 @@ def usage(run: str | None, agent: str | None, by: str, url: str | None, as_json:
     show_default=True,
     help="One row for each of them.",
 )
-@common
+@add_common_options
 def savings(run: str | None, agent: str | None, by: str, url: str | None, as_json: bool) -> int:
     """Show what resuming has saved: steps that a restart from zero would have repeated.
 
     A step counts once for each resume that skipped it. Reading a finished run saves nothing.
     """
     out = CommandOutput(as_json)
-    with existing_store(url) as store:
+    with open_existing_store(url) as store:
         whose = _agent_of(store, run, agent)
         lines = savings_lines(store, whose, run or "")
-    whole, rows = saved_of(lines), grouped(saved_of, _named(lines, by), by)
+    whole, rows = sum_savings(lines), group_totals(sum_savings, _name_lines(lines, by), by)
     if as_json:
         out.json(_as_json(whole, rows, by))
     elif not lines:
         out.line("no savings: no resumed run has skipped a finished step")
     else:
         headers = (by.upper(), "STEPS", "TIME", "CALLS", "TOKENS IN", "CACHED", "TOKENS OUT", "COST")
-        out.table(headers, [_saved_cells(name, one) for name, one in (*rows.items(), ("in all", whole))])
+        out.table(headers, [_make_savings_cells(name, one) for name, one in (*rows.items(), ("in all", whole))])
     return 0
 
 
 def _agent_of(store: Store, run: str | None, agent: str | None) -> str:
     """Return the selected agent; an empty name selects all."""
     if run is not None:
-        return one_run(store, run, agent).agent
-    chosen = one_agent(store, agent) if agent is not None else None
+        return find_run(store, run, agent).agent
+    chosen = find_agent(store, agent) if agent is not None else None
     return chosen[0] if chosen is not None else ""
 
 
-def _named(lines: Sequence[UsageLine], by: str) -> list[UsageLine]:
+def _name_lines(lines: Sequence[UsageLine], by: str) -> list[UsageLine]:
     """Name lines without a model or step, and prefix runs with their agent if there are several agents."""
     several = len({line.agent for line in lines}) > 1
-    return [_renamed(line, by, several) for line in lines]
+    return [_rename_line(line, by, several) for line in lines]
 
 
-def _renamed(line: UsageLine, by: str, several: bool) -> UsageLine:
+def _rename_line(line: UsageLine, by: str, several: bool) -> UsageLine:
     if by == "run" and several:
         return msgspec.structs.replace(line, run=f"{line.agent}/{line.run}")
     if by == "model" and not line.model:
@@ -118,7 +125,7 @@ def _cells(name: str, totals: Totals) -> tuple[str, ...]:
     return clean(name), *(f"{count:,}" for count in counts), totals.money
 
 
-def _saved_cells(name: str, totals: SavedTotals) -> tuple[str, ...]:
+def _make_savings_cells(name: str, totals: SavedTotals) -> tuple[str, ...]:
     shown, *rest = _cells(name, totals)
     return shown, f"{totals.steps:,}", format_duration(totals.seconds), *rest
 

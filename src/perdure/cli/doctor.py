@@ -9,17 +9,17 @@ import click
 
 from perdure.cli import doctor_environment, doctor_queues, doctor_store
 from perdure.cli.doctor_environment import CheckLevel, CheckResult
-from perdure.cli.output import STYLES, CommandOutput, clean, counted
-from perdure.cli.store_option import common, existing_store, repeated_options
+from perdure.cli.output import STYLES, CommandOutput, clean, format_count
+from perdure.cli.store_option import add_common_options, open_existing_store, repeat_options
 from perdure.errors import PerdureError
-from perdure.store import is_postgres, locate, sqlite_path, without_password
+from perdure.store import hide_password, is_postgres, locate, sqlite_path
 
 _RESTORE = "restore it from a backup; without one, `sqlite3 FILE .recover` saves what can be read"
 """For a broken store, whose own hint leads here."""
 
 
 @click.command()
-@common
+@add_common_options
 def doctor(url: str | None, as_json: bool) -> int:
     """Find problems and print how to fix them.
 
@@ -27,8 +27,8 @@ def doctor(url: str | None, as_json: bool) -> int:
     """
     out = CommandOutput(as_json)
     located = locate(url)
-    shown = without_password(located) if is_postgres(located) else located
-    found = list(_examine(located, repeated_options(url), chosen=url is not None))
+    shown = hide_password(located) if is_postgres(located) else located
+    found = list(_examine(located, repeat_options(url), chosen=url is not None))
     problems = sum(check.level == CheckLevel.PROBLEM for check in found)
     if as_json:
         fields = CheckResult.__struct_fields__
@@ -42,7 +42,7 @@ def doctor(url: str | None, as_json: bool) -> int:
     else:
         rows = [(check.about, check.level.value, clean(check.text), clean(check.fix)) for check in found]
         out.table(("CHECK", "LEVEL", "FOUND", "FIX"), rows)
-    out.line(counted(problems, "problem") if problems else "no problems")
+    out.line(format_count(problems, "problem") if problems else "no problems")
     return 1 if problems else 0
 
 
@@ -80,17 +80,17 @@ def _examine(url: str, options: str, chosen: bool) -> Iterator[CheckResult]:
 
 def _look_inside(url: str, path: str, options: str, chosen: bool) -> Iterator[CheckResult]:
     try:
-        with existing_store(url) as store:
+        with open_existing_store(url) as store:
             yield CheckResult(CheckLevel.OK, "store", path or store.url)
             yield from doctor_store.home(store, path, options) if path else doctor_store.server(store)
             yield from doctor_store.losses(store, options)
             yield from doctor_store.clocks(store)
             yield from doctor_store.holders(store, options)
             yield from doctor_store.agents(store)
-            yield from doctor_store.forgotten(store, options)
+            yield from doctor_store.check_forgotten(store, options)
             yield from doctor_store.runs(store, options)
             yield from doctor_queues.queues(store, options)
-            yield from doctor_store.signing(store)
+            yield from doctor_store.check_signing(store)
             yield from doctor_store.namesakes(store, chosen)
     except PerdureError as error:
         # An error that prevents reading the store is a finding, not a failure of the command.

@@ -68,7 +68,7 @@ def place(path: str) -> Iterator[CheckResult]:
         yield CheckResult(CheckLevel.NOTE, "file system", f"{kind} {FORGETFUL[kind]}", "keep the store on a disk")
     else:
         yield CheckResult(CheckLevel.OK, "file system", kind or "unknown")
-    yield _free_space(folder)
+    yield _check_free_space(folder)
     yield _writable(path, folder)
 
 
@@ -81,7 +81,7 @@ def _writable(path: str, folder: str) -> CheckResult:
     return CheckResult(CheckLevel.NOTE, "writable", text, f"chown $(id -un) {shlex.quote(folder)} {shlex.quote(path)}*")
 
 
-def _free_space(folder: str) -> CheckResult:
+def _check_free_space(folder: str) -> CheckResult:
     free = shutil.disk_usage(folder).free
     text, fix = f"{size(free)} free", f"perdure gc; du -xh {shlex.quote(folder)} | sort -h | tail"
     if free < FREE_BYTES_MIN:

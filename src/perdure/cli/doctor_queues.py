@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from perdure.cli.doctor_environment import CheckLevel, CheckResult
-from perdure.cli.output import ago, counted
+from perdure.cli.output import format_age, format_count
 from perdure.platform.process import Holder, proven_dead
 from perdure.work.tasks.queues import QueueInfo, list_queues
 
@@ -39,24 +39,24 @@ def queues(store: Store, options: str) -> Iterator[CheckResult]:
             (queue, state): UnclaimedRuns(count, since, run)
             for queue, state, count, since, run in store.read("stalled_tasks", (owner, store.clock.wall_ms()))
         }
-        served = _served(store, owner)
+        served = _find_served_queues(store, owner)
         whose = f" --agent {shlex.quote(agent)}{options}"
         for (queue, state), backlog in left.items():
             if state == "dead":
-                yield _dead(queue, agent, backlog, whose)
+                yield _report_dead(queue, agent, backlog, whose)
             elif rules[queue].paused:
-                yield _paused(queue, agent, backlog, whose)
+                yield _report_paused(queue, agent, backlog, whose)
             elif (
                 queue not in served
                 and store.clock.wall_ms() - backlog.since > UNSERVED_MS
                 and not rules[queue].rules.rate
             ):
-                yield _unserved(store, rules[queue], agent, backlog)
+                yield _report_unserved(store, rules[queue], agent, backlog)
     if total:
-        yield CheckResult(CheckLevel.OK, "queues", counted(total, "queue"))
+        yield CheckResult(CheckLevel.OK, "queues", format_count(total, "queue"))
 
 
-def _served(store: Store, owner: int) -> set[str]:
+def _find_served_queues(store: Store, owner: int) -> set[str]:
     """Return the queues that have a run open in a live worker."""
     return {
         queue
@@ -67,20 +67,22 @@ def _served(store: Store, owner: int) -> set[str]:
     }
 
 
-def _dead(queue: str, agent: str, backlog: UnclaimedRuns, whose: str) -> CheckResult:
-    text = f"{counted(backlog.count, 'run')} of queue {queue} of {agent} failed for good and will not be retried"
+def _report_dead(queue: str, agent: str, backlog: UnclaimedRuns, whose: str) -> CheckResult:
+    text = f"{format_count(backlog.count, 'run')} of queue {queue} of {agent} failed for good and will not be retried"
     fix = f"perdure show {shlex.quote(backlog.run)}{whose}  # then perdure retry or cancel {shlex.quote(backlog.run)}"
     return CheckResult(CheckLevel.PROBLEM, "queues", text, fix)
 
 
-def _paused(queue: str, agent: str, backlog: UnclaimedRuns, whose: str) -> CheckResult:
-    text = f"queue {queue} of {agent} is paused, and {counted(backlog.count, 'run waits', 'runs wait')} in it"
+def _report_paused(queue: str, agent: str, backlog: UnclaimedRuns, whose: str) -> CheckResult:
+    text = f"queue {queue} of {agent} is paused, and {format_count(backlog.count, 'run waits', 'runs wait')} in it"
     return CheckResult(CheckLevel.NOTE, "queues", text, f"perdure queues resume {shlex.quote(queue)}{whose}")
 
 
-def _unserved(store: Store, queue: QueueInfo, agent: str, backlog: UnclaimedRuns) -> CheckResult:
-    oldest = f"the oldest was queued {ago(backlog.since, store.clock.wall_ms())}"
-    text = f"{counted(backlog.count, 'run')} of queue {queue.name} of {agent}: {oldest}, and no worker has taken it"
+def _report_unserved(store: Store, queue: QueueInfo, agent: str, backlog: UnclaimedRuns) -> CheckResult:
+    oldest = f"the oldest was queued {format_age(backlog.since, store.clock.wall_ms())}"
+    text = (
+        f"{format_count(backlog.count, 'run')} of queue {queue.name} of {agent}: {oldest}, and no worker has taken it"
+    )
     tasks = ", ".join(sorted({*queue.waiting_tasks}))
     fix = f"perdure worker MODULE:AGENT --queue {shlex.quote(queue.name)}  # one that has {tasks}"
     return CheckResult(CheckLevel.PROBLEM, "queues", text, fix)

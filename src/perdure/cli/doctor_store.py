@@ -10,28 +10,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.cli.doctor_environment import CheckLevel, CheckResult
-from perdure.cli.output import ago, counted
+from perdure.cli.output import format_age, format_count
 from perdure.cli.runs import ListedRun, row_of
 from perdure.errors import PerdureError, StoreUnavailable
 from perdure.journal import keys
 from perdure.journal.departures import describe_departure
 from perdure.journal.leases import LEASE_MS
 from perdure.kernel.engine import home_of
-from perdure.platform.process import Holder, proven_dead, this_process
+from perdure.platform.process import Holder, identify_this_process, proven_dead
 from perdure.records import RunStatus
 from perdure.run.listing import RunSummary, list_runs, run_counts
 from perdure.store import (
     DATABASE_NAME,
     FOLDER_NAME,
     file_of,
+    hide_password,
     is_postgres,
     locate,
     open_store,
     versions_of,
-    without_password,
 )
 from perdure.store.rows import first_number
-from perdure.store.sqlite.mark import lost_in_words
+from perdure.store.sqlite.mark import describe_lost
 
 if TYPE_CHECKING:
     from perdure.store.base import Store
@@ -63,7 +63,7 @@ def losses(store: Store, options: str) -> Iterator[CheckResult]:
     """Check that no acknowledged entry is missing."""
     for one in store.losses():
         fix = f"perdure adopt{options}  # to continue without them; or restore the newer database or its log"
-        yield CheckResult(CheckLevel.PROBLEM, "lost", lost_in_words(one), fix)
+        yield CheckResult(CheckLevel.PROBLEM, "lost", describe_lost(one), fix)
 
 
 def holders(store: Store, options: str) -> Iterator[CheckResult]:
@@ -72,7 +72,7 @@ def holders(store: Store, options: str) -> Iterator[CheckResult]:
     for _, boot, namespace, pid, started, host, _, left, leases in store.read("holders_at_work", (now,)):
         holder = Holder(boot, namespace, pid, started, host)
         if proven_dead(holder, store.one_host):
-            text = f"{holder} died and left {counted(leases, 'run')} open: they can be resumed at once"
+            text = f"{holder} died and left {format_count(leases, 'run')} open: they can be resumed at once"
             yield CheckResult(CheckLevel.NOTE, "holders", text, f"perdure runs --status crashed{options}")
         elif left <= 0:
             text = f"{holder} has not renewed its lease for {-left // 1000 + 1} s: it is stopped, hangs or is gone"
@@ -82,16 +82,17 @@ def holders(store: Store, options: str) -> Iterator[CheckResult]:
             yield CheckResult(CheckLevel.NOTE, "holders", text, _look_at(holder))
         else:
             alive += 1
-    dead = first_number(store.read("count_dead_holders", (this_process().boot, now)))
+    dead = first_number(store.read("count_dead_holders", (identify_this_process().boot, now)))
     if dead:
-        text = f"{counted(dead, 'dead process', 'dead processes')} without runs, until the next heartbeat of any other"
+        count = format_count(dead, "dead process", "dead processes")
+        text = f"{count} without runs, until the next heartbeat of any other"
         yield CheckResult(CheckLevel.OK, "holders", text)
-    yield CheckResult(CheckLevel.OK, "holders", f"{counted(alive, 'process', 'processes')} at work")
+    yield CheckResult(CheckLevel.OK, "holders", f"{format_count(alive, 'process', 'processes')} at work")
 
 
 def _look_at(holder: Holder) -> str:
     command = f"ps -o pid,stat,etime,args -p {holder.pid}"
-    return command if holder.host == this_process().host else f"ssh {shlex.quote(holder.host)} {command}"
+    return command if holder.host == identify_this_process().host else f"ssh {shlex.quote(holder.host)} {command}"
 
 
 def agents(store: Store) -> Iterator[CheckResult]:
@@ -101,12 +102,12 @@ def agents(store: Store) -> Iterator[CheckResult]:
             yield CheckResult(CheckLevel.OK, "agents", describe_departure(store, name))
 
 
-def forgotten(store: Store, options: str) -> Iterator[CheckResult]:
+def check_forgotten(store: Store, options: str) -> Iterator[CheckResult]:
     """Check whether erased bytes may still be in the file because scrubbing was interrupted or blocked."""
-    from perdure.store.sqlite.scrub import OWED, left_behind
+    from perdure.store.sqlite.scrub import OWED, find_left_behind
 
-    if left := left_behind(store.read("meta_with_prefix", (OWED,)), asked=True):
-        text = f"{counted(len(left), 'erasure')} may have left bytes in the free space of the file"
+    if left := find_left_behind(store.read("meta_with_prefix", (OWED,)), asked=True):
+        text = f"{format_count(len(left), 'erasure')} may have left bytes in the free space of the file"
         yield CheckResult(
             CheckLevel.NOTE, "forgotten", text, f"perdure gc --vacuum --yes{options}  # blocks all writers"
         )
@@ -124,20 +125,22 @@ def runs(store: Store, options: str) -> Iterator[CheckResult]:
     now, rows = store.clock.wall_ms(), [row_of(store, run) for run in left]
     kinds = {
         f"--status {RunStatus.CRASHED}": [
-            _crashed(row, now, options) for row in rows if row.run.status == RunStatus.CRASHED
+            _report_crashed(row, now, options) for row in rows if row.run.status == RunStatus.CRASHED
         ],
         f"--status {RunStatus.FAILED}": [
-            _in_doubt(row, now, options) for row in rows if row.in_doubt and row.run.status == RunStatus.FAILED
+            _report_in_doubt(row, now, options) for row in rows if row.in_doubt and row.run.status == RunStatus.FAILED
         ],
         f"--status {RunStatus.WAITING}": [
-            _waits(row, now, options) for row in rows if row.run.status == RunStatus.WAITING
+            _report_waiting(row, now, options) for row in rows if row.run.status == RunStatus.WAITING
         ],
-        f"--status {RunStatus.PAUSED}": [_paused(row, options) for row in rows if row.run.status == RunStatus.PAUSED],
+        f"--status {RunStatus.PAUSED}": [
+            _report_paused(row, options) for row in rows if row.run.status == RunStatus.PAUSED
+        ],
         f"--status {RunStatus.CANCELLING}": [
             _half_undone(row, options) for row in rows if row.run.status == RunStatus.CANCELLING and not row.run.holder
         ],
         f"--status {RunStatus.RUNNING}": [
-            _silent(row, now, options)
+            _report_silent(row, now, options)
             for row in rows
             if row.run.status == RunStatus.RUNNING and now - row.last_entry_at > SILENT_MS
         ],
@@ -148,28 +151,28 @@ def runs(store: Store, options: str) -> Iterator[CheckResult]:
             text = f"{len(checks) - LISTED_MAX} more like these"
             yield CheckResult(checks[0].level, "runs", text, f"perdure runs {which} --limit 0{options}")
     over = sum(count for (_, status), count in counts.items() if status.over)
-    yield CheckResult(CheckLevel.OK, "runs", f"{counted(counts.total(), 'run')}, {over} of them over")
+    yield CheckResult(CheckLevel.OK, "runs", f"{format_count(counts.total(), 'run')}, {over} of them over")
 
 
 def _show(run: RunSummary, options: str) -> str:
     return f"perdure show {shlex.quote(run.id)} --agent {shlex.quote(run.agent)}{options}"
 
 
-def _crashed(row: ListedRun, now: int, options: str) -> CheckResult:
-    text = f"{row.run.id} of {row.run.agent} crashed {ago(row.last_entry_at, now)} and was not resumed"
+def _report_crashed(row: ListedRun, now: int, options: str) -> CheckResult:
+    text = f"{row.run.id} of {row.run.agent} crashed {format_age(row.last_entry_at, now)} and was not resumed"
     doubt = f"; {', '.join(row.in_doubt)} may have happened" if row.in_doubt else ""
     fix = f"{_show(row.run, options)}  # then start its program again: it continues where it was"
     return CheckResult(CheckLevel.PROBLEM, "runs", text + doubt, fix)
 
 
-def _in_doubt(row: ListedRun, now: int, options: str) -> CheckResult:
-    since = ago(row.last_entry_at, now).removesuffix(" ago")
+def _report_in_doubt(row: ListedRun, now: int, options: str) -> CheckResult:
+    since = format_age(row.last_entry_at, now).removesuffix(" ago")
     text = f"{row.run.id} of {row.run.agent} has been in doubt for {since}: did {', '.join(row.in_doubt)} happen?"
     return CheckResult(CheckLevel.NOTE, "runs", text, _show(row.run, options))
 
 
-def _waits(row: ListedRun, now: int, options: str) -> CheckResult:
-    since = ago(row.run.changed_at, now).removesuffix(" ago")
+def _report_waiting(row: ListedRun, now: int, options: str) -> CheckResult:
+    since = format_age(row.run.changed_at, now).removesuffix(" ago")
     what = "; ".join(row.waits_for) or row.note or "an answer"
     text = f"{row.run.id} of {row.run.agent} has waited {since} for an answer: {what}"
     if row.note:
@@ -177,7 +180,7 @@ def _waits(row: ListedRun, now: int, options: str) -> CheckResult:
     return CheckResult(CheckLevel.NOTE, "runs", text, _show(row.run, options))
 
 
-def _paused(row: ListedRun, options: str) -> CheckResult:
+def _report_paused(row: ListedRun, options: str) -> CheckResult:
     run = row.run
     fix = f"perdure resume {shlex.quote(run.id)} --agent {shlex.quote(run.agent)}{options}  # then start its program"
     return CheckResult(CheckLevel.NOTE, "runs", f"{run.id} of {run.agent} is paused {run.error}", fix)
@@ -190,8 +193,8 @@ def _half_undone(row: ListedRun, options: str) -> CheckResult:
     return CheckResult(CheckLevel.PROBLEM, "runs", text, f"start its program again to finish the cleanup; or {again}")
 
 
-def _silent(row: ListedRun, now: int, options: str) -> CheckResult:
-    wrote = f"last wrote {ago(row.last_entry_at, now)}, and {row.run.holder} is alive"
+def _report_silent(row: ListedRun, now: int, options: str) -> CheckResult:
+    wrote = f"last wrote {format_age(row.last_entry_at, now)}, and {row.run.holder} is alive"
     text = f"{row.run.id} of {row.run.agent} {wrote}: it has a long step or hangs"
     return CheckResult(CheckLevel.NOTE, "runs", text, _show(row.run, options))
 
@@ -224,54 +227,60 @@ def clocks(store: Store) -> Iterator[CheckResult]:
 
 def namesakes(store: Store, chosen: bool) -> Iterator[CheckResult]:
     """Find agents of the same name in other stores that programs could open. `chosen`: --store was given."""
-    if chosen and _exists(usual := locate(None)) and not _same(usual, store.url):
-        text = f"programs started here use another store: {_plain(usual)}"
-        yield CheckResult(CheckLevel.NOTE, "store", text, f"export PERDURE_URL={shlex.quote(_plain(store.url))}")
-    for url in _others(store.url):
-        yield from _compared(store, _at_home(store), url)
+    if chosen and _exists(usual := locate(None)) and not _is_same_file(usual, store.url):
+        text = f"programs started here use another store: {_hide_password(usual)}"
+        yield CheckResult(
+            CheckLevel.NOTE, "store", text, f"export PERDURE_URL={shlex.quote(_hide_password(store.url))}"
+        )
+    for url in _find_other_stores(store.url):
+        yield from _compare_stores(store, _find_active_agents(store), url)
 
 
-def _at_home(store: Store) -> dict[str, bytes]:
+def _find_active_agents(store: Store) -> dict[str, bytes]:
     """Return the active agents and their public keys."""
     return {name: key for name, _, key, _, gone in store.read("all_agents") if not gone}
 
 
-def _others(url: str) -> list[str]:
+def _find_other_stores(url: str) -> list[str]:
     """Return the stores that a program could find: the environment, parent folders, the home folder."""
     here = Path.cwd()
     folders = [folder / FOLDER_NAME for folder in (here, *here.parents, Path.home())]
     files = [f"sqlite:///{folder / DATABASE_NAME}" for folder in folders]
     given = [locate(os.environ["PERDURE_URL"])] if os.environ.get("PERDURE_URL") else []
-    return [other for other in dict.fromkeys([*given, *files]) if _exists(other) and not _same(other, url)]
+    return [other for other in dict.fromkeys([*given, *files]) if _exists(other) and not _is_same_file(other, url)]
 
 
-def _compared(store: Store, ours: dict[str, bytes], url: str) -> Iterator[CheckResult]:
+def _compare_stores(store: Store, ours: dict[str, bytes], url: str) -> Iterator[CheckResult]:
     try:
         if versions_of(url).steps:
             return  # opening it would migrate it, which is up to its own programs
         with closing(open_store(url, create=False, wary=True)) as other:
             copy = other.identity == store.identity
-            theirs = _at_home(other)
+            theirs = _find_active_agents(other)
     except PerdureError as error:
         yield CheckResult(
             CheckLevel.NOTE,
             "other stores",
-            f"{_plain(url)} cannot be read: {error.message}",
-            f"perdure doctor --store {shlex.quote(_plain(url))}",
+            f"{_hide_password(url)} cannot be read: {error.message}",
+            f"perdure doctor --store {shlex.quote(_hide_password(url))}",
         )
         return
     twins = {name for name, key in ours.items() if key in theirs.values() and not copy}
     for name in sorted(twins):
-        text = f"agent {name} is active here and in {_plain(url)}: one moved file was imported twice"
+        text = f"agent {name} is active here and in {_hide_password(url)}: one moved file was imported twice"
         fix = "perdure verify  # in both stores, to compare their arrivals; then agent.retire() one of them"
         yield CheckResult(CheckLevel.PROBLEM, "other stores", text, fix)
     if shared := sorted(ours.keys() & theirs.keys() - twins):
         what = "a copy of this store" if copy else "another store"
-        text = f"{_listed(shared)} also in {what}, {_plain(url)}: a program uses the first one that it finds"
-        yield CheckResult(CheckLevel.NOTE, "other stores", text, f"perdure runs --store {shlex.quote(_plain(url))}")
+        text = (
+            f"{_join_names(shared)} also in {what}, {_hide_password(url)}: a program uses the first one that it finds"
+        )
+        yield CheckResult(
+            CheckLevel.NOTE, "other stores", text, f"perdure runs --store {shlex.quote(_hide_password(url))}"
+        )
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     return f"agent {shown} is" if len(names) == 1 else f"agents {shown} are"
 
@@ -281,15 +290,15 @@ def _exists(url: str) -> bool:
     return path is None or (os.path.exists(path) and os.path.getsize(path) > 0)
 
 
-def _same(a: str, b: str) -> bool:
+def _is_same_file(a: str, b: str) -> bool:
     mine, theirs = file_of(a), file_of(b)
     if mine is None or theirs is None:
         return a == b
     return mine == theirs or (os.path.exists(theirs) and os.path.samefile(mine, theirs))
 
 
-def _plain(url: str) -> str:
-    return without_password(url) if is_postgres(url) else file_of(url) or url
+def _hide_password(url: str) -> str:
+    return hide_password(url) if is_postgres(url) else file_of(url) or url
 
 
 # -- servers and keys -------------------------------------------------------------------------------------------------
@@ -323,7 +332,7 @@ def server(store: Store) -> Iterator[CheckResult]:
         )
 
 
-def signing(store: Store) -> Iterator[CheckResult]:
+def check_signing(store: Store) -> Iterator[CheckResult]:
     """Check that the agents' private keys are here: without a key, runs stay unsigned."""
     folder = keys.folder_of(store)
     for name, _, public_key, *_ in store.read("all_agents"):

@@ -10,11 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perdure.cli.output import CommandOutput, clean, plain, shown
-from perdure.cli.store_option import agent_option, common, existing_store, one_agent, one_run, run_option
+from perdure.cli.output import CommandOutput, clean, format_value, to_json_value
+from perdure.cli.store_option import (
+    add_common_options,
+    agent_option,
+    find_agent,
+    find_run,
+    open_existing_store,
+    run_option,
+)
 from perdure.data.events.follow import Follower
-from perdure.data.events.positions import read_token
-from perdure.data.events.read import Event, EventPages, EventQuery, EventReader, EventTime, known_kinds
+from perdure.data.events.positions import parse_token
+from perdure.data.events.read import Event, EventPages, EventQuery, EventReader, EventTime, list_known_kinds
 from perdure.data.events.schemas import EventKinds
 from perdure.journal.trees.tolerant_read import tolerant
 from perdure.values.durations import seconds_of
@@ -37,7 +44,7 @@ _HEADERS = ("AT", "AGENT", "RUN", "KIND", "PAYLOAD")
     help="How many: the newest, or with --since the oldest.",
 )  # fmt: skip
 @click.option("--follow", is_flag=True, help="Keep running and show new events.")
-@common
+@add_common_options
 def events(
     kinds: tuple[str, ...],
     run: str | None,
@@ -53,35 +60,35 @@ def events(
     With --follow and --json, each event is one line.
     """
     out = CommandOutput(as_json)
-    asked = EventQuery(kinds, run, _when(since), typed=False)
-    with existing_store(url) as store:
+    asked = EventQuery(kinds, run, _parse_since(since), typed=False)
+    with open_existing_store(url) as store:
         if run is not None:
-            agent = one_run(store, run, agent).agent
+            agent = find_run(store, run, agent).agent
         books = _books(store, agent)
         if follow:
             return _follow(out, store, books, asked, limit, every=agent is None)
-        found = _found(books, asked, limit)
+        found = _collect_events(books, asked, limit)
         if as_json:
             out.json([_as_json(name, event) for name, event in found])
         elif found:
             out.table(_HEADERS, [_cells(name, event) for name, event in found])
         else:
-            out.line(_nothing(store, books, kinds))
+            out.line(_explain_nothing(store, books, kinds))
     return 0
 
 
 def _books(store: Store, agent: str | None) -> list[EventReader]:
-    chosen = one_agent(store, agent) if agent is not None else None
+    chosen = find_agent(store, agent) if agent is not None else None
     agents = [chosen] if chosen else [(name, stream) for name, stream, *_ in store.read("all_agents")]
     return [EventReader(store, stream, name, EventKinds(), tolerant(store)) for name, stream in agents]
 
 
-def _when(since: str | None) -> EventTime | None:
+def _parse_since(since: str | None) -> EventTime | None:
     """Parse --since."""
     if since is None:
         return None
     try:
-        read_token(since)
+        parse_token(since)
         return since
     except ValueError:
         pass  # try a time next
@@ -97,30 +104,30 @@ def _when(since: str | None) -> EventTime | None:
         ) from None
 
 
-def _found(books: Sequence[EventReader], asked: EventQuery, limit: int) -> list[tuple[str, Event]]:
+def _collect_events(books: Sequence[EventReader], asked: EventQuery, limit: int) -> list[tuple[str, Event]]:
     """Return the events of all agents, ordered by time."""
     last = None if asked.since is not None else limit
     found = []
     for book in books:
-        pages = EventPages(lambda book=book: book, _limited(asked, None if last else limit, last))  # type: ignore[misc]
-        while page := pages.next_page():
+        pages = EventPages(lambda book=book: book, _limit_query(asked, None if last else limit, last))  # type: ignore[misc]
+        while page := pages.read_next_page():
             found += [(book.agent, event) for event in page]
     found.sort(key=lambda pair: (pair[1].at, pair[1].position))
     return found[-limit:] if last else found[:limit]
 
 
-def _limited(asked: EventQuery, limit: int | None, last: int | None) -> EventQuery:
+def _limit_query(asked: EventQuery, limit: int | None, last: int | None) -> EventQuery:
     return EventQuery(asked.kinds, asked.run, asked.since, asked.until, limit, last, typed=False)
 
 
-def _nothing(store: Store, books: Sequence[EventReader], kinds: Sequence[str]) -> str:
+def _explain_nothing(store: Store, books: Sequence[EventReader], kinds: Sequence[str]) -> str:
     if not kinds:
         return "no events"
-    known = known_kinds(store, [book.owner for book in books])
+    known = list_known_kinds(store, [book.owner for book in books])
     return "no such events" + (f"; known kinds: {', '.join(map(clean, known[:10]))}" if known else "")
 
 
-def _from_the_start(asked: EventQuery) -> EventQuery:
+def _start_from_first(asked: EventQuery) -> EventQuery:
     """Return the query for all events of an agent that appeared after the command started."""
     return EventQuery(asked.kinds, asked.run, "", typed=False)
 
@@ -138,7 +145,7 @@ def _follow(
                 asked.kinds, asked.run, None, until.token if until.arrival >= 0 else "", None, limit, False
             )
             pages = EventPages(lambda book=book: book, before)  # type: ignore[misc]
-            shown_first += [(book.agent, event) for event in pages.next_page()]
+            shown_first += [(book.agent, event) for event in pages.read_next_page()]
         shown_first.sort(key=lambda pair: (pair[1].at, pair[1].position))
         _print_events(out, shown_first[-limit:])
     while True:
@@ -146,14 +153,14 @@ def _follow(
             _print_events(out, [(book.agent, event) for event in follower.poll()])
         for book in _books(store, None) if every else ():
             if book.agent not in {known.agent for known, _ in followers}:
-                followers.append((book, Follower(store, lambda book=book: book, _from_the_start(asked))))  # type: ignore[misc]
+                followers.append((book, Follower(store, lambda book=book: book, _start_from_first(asked))))  # type: ignore[misc]
         store.clock.sleep(WAIT_POLL_SECONDS if store.one_host else 10 * WAIT_POLL_SECONDS)
 
 
 def _print_events(out: CommandOutput, found: Sequence[tuple[str, Event]]) -> None:
     for name, event in found:
         if out.as_json:
-            print(json.dumps(plain(_as_json(name, event))))
+            print(json.dumps(to_json_value(_as_json(name, event))))
         else:
             out.line("  ".join(_cells(name, event)))
     if found:
@@ -173,4 +180,4 @@ def _as_json(agent: str, event: Event) -> dict[str, Any]:
 
 def _cells(agent: str, event: Event) -> tuple[str, ...]:
     at = event.at.astimezone().isoformat(sep=" ", timespec="seconds")[:19]
-    return at, clean(agent), clean(event.run or "-"), clean(event.kind), shown(event.data)
+    return at, clean(agent), clean(event.run or "-"), clean(event.kind), format_value(event.data)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perdure.cli.output import CommandOutput, clean, counted, is_terminal, size
-from perdure.cli.store_option import agent_option, common, existing_store, repeated_options, url_of
+from perdure.cli.output import CommandOutput, clean, format_count, is_terminal, size
+from perdure.cli.store_option import add_common_options, agent_option, open_existing_store, repeat_options, url_of
 from perdure.errors import StoreUnavailable
 from perdure.kernel.engine import Engine
 from perdure.maintenance.retention import GcReport
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 )
 @click.option("--vacuum", is_flag=True, help="Return all free space of a SQLite file, however long that takes.")
 @agent_option
-@common
+@add_common_options
 def gc(
     yes: bool,
     dry_run: bool,
@@ -74,13 +74,13 @@ def gc(
         vacuum=vacuum,
     )
     with _engines(url, agent) as (store, engines):
-        report = shown = _done(out, "looking", partial(freeing, store, engines, dry_run=True))
+        report = shown = _collect_garbage(out, "looking", partial(freeing, store, engines, dry_run=True))
         if not as_json:
             _print_report(out, shown)
-        again = repeated_options(url, agent) + (f" --compact-before {compact_before}" if compact_before else "")
+        again = repeat_options(url, agent) + (f" --compact-before {compact_before}" if compact_before else "")
         again += (f" --events-before {events_before}" if events_before else "") + (" --vacuum" if vacuum else "")
-        if yes or (not dry_run and (vacuum or not report.nothing) and _agreed(out, again)):
-            report = _done(out, "freeing", partial(freeing, store, engines))
+        if yes or (not dry_run and (vacuum or not report.nothing) and _confirm(out, again)):
+            report = _collect_garbage(out, "freeing", partial(freeing, store, engines))
             if not as_json:
                 _tell_freed(out, report, shown.notes)
     if as_json:
@@ -92,13 +92,13 @@ def gc(
 def _engines(url: str | None, agent: str | None) -> Iterator[tuple[Store, list[Engine]]]:
     """Open the store and the named agent, or all agents."""
     located = url_of(url)
-    with existing_store(located) as store:
+    with open_existing_store(located) as store:
         names = [str(name) for name, *_ in store.read("all_agents") if agent in (None, name)]
     if agent is not None and not names:
         raise StoreUnavailable(clean(f"the store has no agent {agent!r}"), hint="`perdure runs` lists the agents")
     engines = [Engine(name, store=located) for name in names]
     try:
-        with existing_store(located) if not engines else nullcontext(engines[0].store) as store:
+        with open_existing_store(located) if not engines else nullcontext(engines[0].store) as store:
             yield store, engines
     finally:
         for engine in engines:
@@ -114,12 +114,12 @@ def _age(text: str | None, option: str) -> str | None:
     return text
 
 
-def _done(out: CommandOutput, doing: str, freeing: Callable[..., GcReport]) -> GcReport:
+def _collect_garbage(out: CommandOutput, doing: str, freeing: Callable[..., GcReport]) -> GcReport:
     with out.progress(doing) as bar:
         return freeing(progress=lambda what, done, total: bar(done, total))
 
 
-def _agreed(out: CommandOutput, again: str) -> bool:
+def _confirm(out: CommandOutput, again: str) -> bool:
     if out.as_json or not (is_terminal(sys.stdout) and sys.stdin.isatty()):
         if not out.as_json:
             out.line(clean(f"nothing was freed; to do it: perdure gc --yes{again}"))
@@ -147,7 +147,9 @@ def _tell_freed(out: CommandOutput, report: GcReport, told: tuple[str, ...]) -> 
     for folder in folders:
         count = sum(os.path.dirname(path) == folder for path in report.archives)
         out.line(
-            clean(f"{counted(count, 'archive')} in {folder}: keep them, they are the only copy of the compacted data")
+            clean(
+                f"{format_count(count, 'archive')} in {folder}: keep them, they are the only copy of the compacted data"
+            )
         )
 
 

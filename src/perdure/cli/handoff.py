@@ -8,9 +8,9 @@ from typing import Any
 import click
 import msgspec
 
-from perdure.cli.completion_values import completed_runs
-from perdure.cli.output import CommandOutput, clean, when
-from perdure.cli.store_option import agent_option, common, existing_store, one_agent, one_run
+from perdure.cli.completion_values import complete_runs
+from perdure.cli.output import CommandOutput, clean, format_time
+from perdure.cli.store_option import add_common_options, agent_option, find_agent, find_run, open_existing_store
 from perdure.journal.trees.tolerant_read import tolerant
 from perdure.platform.files import replace_file
 from perdure.presence.handoff import Handoff, handoff_of
@@ -18,10 +18,10 @@ from perdure.presence.handoff.pending import TITLE, AgentHandoff
 
 
 @click.command()
-@click.argument("run", required=False, shell_complete=completed_runs)
+@click.argument("run", required=False, shell_complete=complete_runs)
 @agent_option
 @click.option("--output", "path", metavar="FILE", type=click.Path(dir_okay=False), help="Write to this file.")
-@common
+@add_common_options
 def handoff(run: str | None, agent: str | None, path: str | None, url: str | None, as_json: bool) -> int:
     """Write a brief for whoever continues a run: a person, a process or a model.
 
@@ -30,13 +30,13 @@ def handoff(run: str | None, agent: str | None, path: str | None, url: str | Non
     Without RUN it covers all open work of an agent. FILE may replace an older brief, but no other file.
     """
     out = CommandOutput(as_json)
-    with existing_store(url) as store:
+    with open_existing_store(url) as store:
         if run is not None:
-            found = one_run(store, run, agent)
+            found = find_run(store, run, agent)
             brief = handoff_of(store, found.agent, found.id, unpack=tolerant(store))
             told, page = _as_json(brief), brief.markdown()
         else:
-            meant = one_agent(store, agent)
+            meant = find_agent(store, agent)
             if meant is None:
                 raise click.UsageError("there is no agent in this store yet: nothing to hand over")
             desk = AgentHandoff(store, *meant)
@@ -76,8 +76,8 @@ def _as_json(brief: Handoff) -> dict[str, Any]:
         "agent": run.agent,
         "status": run.status.value,
         "store": brief.store,
-        "at": when(brief.at),
-        "last_entry_at": when(brief.last_entry_at),
+        "at": format_time(brief.at),
+        "last_entry_at": format_time(brief.last_entry_at),
         "error": run.error,
         "input": brief.input,
         "result": brief.result,
@@ -93,7 +93,9 @@ def _as_json(brief: Handoff) -> dict[str, Any]:
         "progress": msgspec.structs.asdict(brief.progress),
         "state": brief.state,
         "messages": brief.messages,
-        "decisions": [{"kind": note.kind, "payload": note.payload, "at": when(note.at)} for note in brief.decisions],
+        "decisions": [
+            {"kind": note.kind, "payload": note.payload, "at": format_time(note.at)} for note in brief.decisions
+        ],
         "children": [
             {"id": summary.id, "agent": summary.agent, "status": summary.status.value} for summary in brief.children
         ],

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from perdure.cli.output import CommandOutput, ago, clean, counted, is_terminal, shown
+from perdure.cli.output import CommandOutput, clean, format_age, format_count, format_value, is_terminal
 from perdure.cli.store_option import (
+    add_common_options,
     agent_option,
-    common,
-    existing_store,
-    one_agent,
+    find_agent,
     open_engine,
-    repeated_options,
+    open_existing_store,
+    repeat_options,
     url_of,
 )
 from perdure.kernel.protocol import drive_sync
@@ -50,7 +50,7 @@ def memory_filters(command: F) -> F:
     return command
 
 
-def narrowed(command: F) -> F:
+def add_filter_options(command: F) -> F:
     """Add the options for the filters of `agent.memory.recall`."""
     for name, kind, told in reversed(
         [
@@ -73,8 +73,8 @@ def memory() -> None:
 
 @contextmanager
 def _agent(url: str | None, agent: str | None) -> Iterator[Engine | None]:
-    with existing_store(url) as store:
-        found = one_agent(store, agent)
+    with open_existing_store(url) as store:
+        found = find_agent(store, agent)
     if found is None:
         yield None
         return
@@ -88,7 +88,7 @@ def _agent(url: str | None, agent: str | None) -> Iterator[Engine | None]:
 @click.option("--all", "everything", is_flag=True, help="Include superseded, withdrawn and expired memories.")
 @click.option("--limit", type=click.IntRange(min=0), default=SHOWN, show_default=True, help="How many; 0: all.")
 @agent_option
-@common
+@add_common_options
 def list_(
     about: str | None,
     user: str | None,
@@ -104,7 +104,7 @@ def list_(
     out = CommandOutput(as_json)
     query = MemoryQuery(about=about or "", user=user or "", source=source or "", kind=kind or "", all=everything)
     with _agent(url, agent) as engine:
-        found = reading.listed(engine, query, limit or EVER) if engine is not None else []
+        found = reading.list_memories(engine, query, limit or EVER) if engine is not None else []
         _print(out, found, engine)
     return 0
 
@@ -114,9 +114,9 @@ def list_(
 @click.option("-k", type=click.IntRange(min=1), default=5, show_default=True, help="How many.")
 @click.option("--around", type=click.IntRange(0, 20), default=0, help="Neighbours to show before and after each.")
 @memory_filters
-@narrowed
+@add_filter_options
 @agent_option
-@common
+@add_common_options
 def recall(
     question: str, k: int, around: int, agent: str | None, url: str | None, as_json: bool, **filters: Any
 ) -> int:
@@ -132,12 +132,12 @@ def recall(
 @memory.command()
 @click.argument("id")
 @agent_option
-@common
+@add_common_options
 def show(id: str, agent: str | None, url: str | None, as_json: bool) -> int:
     """Show one memory with all of its fields."""
     out = CommandOutput(as_json)
     with _agent(url, agent) as engine:
-        found = reading.get(_must(engine), id)
+        found = reading.get(_require_agent(engine), id)
     if as_json:
         out.json(_as_json(found))
         return 0
@@ -145,7 +145,7 @@ def show(id: str, agent: str | None, url: str | None, as_json: bool) -> int:
     told = {
         name: value for name, value in _as_json(found).items() if name != "text" and value not in ("", [], None, {})
     }
-    out.table(("", ""), [(name, shown(value)) for name, value in told.items()])
+    out.table(("", ""), [(name, format_value(value)) for name, value in told.items()])
     return 0
 
 
@@ -153,7 +153,7 @@ def show(id: str, agent: str | None, url: str | None, as_json: bool) -> int:
 @click.argument("about")
 @click.option("--user", help="Only of this user.")
 @agent_option
-@common
+@add_common_options
 def history(about: str, user: str | None, agent: str | None, url: str | None, as_json: bool) -> int:
     """Show every memory about a subject, and what superseded it."""
     out = CommandOutput(as_json)
@@ -163,7 +163,7 @@ def history(about: str, user: str | None, agent: str | None, url: str | None, as
         out.json([_as_json(recalled) for recalled in found])
         return 0
     rows = [
-        (f"{recalled.valid_from:%Y-%m-%d}", _until(recalled), clean(recalled.text), _standing(recalled))
+        (f"{recalled.valid_from:%Y-%m-%d}", _format_end(recalled), clean(recalled.text), _describe_status(recalled))
         for recalled in found
     ]
     out.table(("FROM", "TO", "TEXT", ""), rows) if rows else out.line("nothing is known about it")
@@ -183,7 +183,7 @@ def history(about: str, user: str | None, agent: str | None, url: str | None, as
 @click.option("--ttl", metavar="AGE", help='When it expires, such as "30d". Default: never.')
 @click.option("--supersedes", metavar="ID", multiple=True, help="The memory that it replaces; repeatable.")
 @agent_option
-@common
+@add_common_options
 def remember(
     text: str,
     about: str | None,
@@ -216,7 +216,7 @@ def remember(
         supersedes=supersedes,
     )
     with _agent(url, agent) as engine:
-        [made] = drive_sync(_must(engine).store, remembering.remember(_must(engine), [wish]))
+        [made] = drive_sync(_require_agent(engine).store, remembering.remember(_require_agent(engine), [wish]))
     out.json(_as_json(made)) if as_json else out.line(
         f"{made.id}" + (f", {made.count} times" if made.count > 1 else "")
     )
@@ -233,7 +233,7 @@ def remember(
 @click.option("--everywhere", is_flag=True, help="Also erase messages, results and state that contain the text.")
 @click.option("--yes", is_flag=True, help="Erase without asking.")
 @agent_option
-@common
+@add_common_options
 def forget(
     ids: Sequence[str],
     about: str | None,
@@ -254,16 +254,16 @@ def forget(
     from perdure.presence.workspace.redact import DocumentRedaction
 
     out = CommandOutput(as_json)
-    which = _chosen(tuple(ids), about=about, user=user, source=source, tags=tags, text=text)
+    which = _select_ids(tuple(ids), about=about, user=user, source=source, tags=tags, text=text)
     with _agent(url, agent) as maybe:
-        engine = _must(maybe)
+        engine = _require_agent(maybe)
         going, seen = forgetting.select_memories(engine, which)
-        archives = [trace.what for trace in archive.traces_of(archive.archived(engine, which.query))]
+        archives = [trace.what for trace in archive.traces_of(archive.find_archived(engine, which.query))]
         if not as_json:
             _print(out, going, engine)
             for path in archives:
                 out.line(clean(f"also in archive {path}"))
-        if (going or seen or archives or which.text) and not yes and not _agreed(out, "forget", url, agent):
+        if (going or seen or archives or which.text) and not yes and not _confirm(out, "forget", url, agent):
             if as_json:
                 out.json({"done": False, "memories": [_as_json(recalled) for recalled in going], "archives": archives})
             return 0
@@ -290,7 +290,7 @@ def forget(
 @click.option("--since", metavar="TIME", help="Only recorded since then. Default: all.")
 @click.option("--yes", is_flag=True, help="Do it without asking.")
 @agent_option
-@common
+@add_common_options
 def rollback(
     source: str | None, run: str | None, since: str | None, yes: bool, agent: str | None, url: str | None, as_json: bool
 ) -> int:
@@ -298,13 +298,13 @@ def rollback(
     if not source and not run:
         raise click.UsageError("rollback needs --source or --run")
     out = CommandOutput(as_json)
-    bad = rolling.RollbackSelection(source or "", run or "", "", _when(since, "--since"))
+    bad = rolling.RollbackSelection(source or "", run or "", "", _parse_time(since, "--since"))
     with _agent(url, agent) as maybe:
-        engine = _must(maybe)
+        engine = _require_agent(maybe)
         going = rolling.preview(engine, bad)
         if not as_json:
-            _print(out, list(reading.by_id(engine, going.withdrawn).values()), engine)
-        if not yes and not _agreed(out, "roll back", url, agent):
+            _print(out, list(reading.find_by_id(engine, going.withdrawn).values()), engine)
+        if not yes and not _confirm(out, "roll back", url, agent):
             if as_json:
                 out.json({"done": False, **msgspec.to_builtins(going)})
             return 0
@@ -316,14 +316,14 @@ def rollback(
 @memory.command()
 @click.option("--older-than", metavar="AGE", default="7d", show_default=True, help="Only episodes older than this.")
 @agent_option
-@common
+@add_common_options
 def consolidate(older_than: str, agent: str | None, url: str | None, as_json: bool) -> int:
     """Summarise older episodic memories week by week, without a model, by their most representative texts."""
     from perdure.values.durations import seconds_of
 
     out, made = CommandOutput(as_json), list[Memory]()
     with _agent(url, agent) as maybe:
-        engine = _must(maybe)
+        engine = _require_agent(maybe)
         groups = consolidation.groups(engine, seconds_of(older_than, "--older-than"), "", "")
         with out.progress("consolidating") as bar:
             for number, group in enumerate(groups, start=1):
@@ -337,7 +337,7 @@ def consolidate(older_than: str, agent: str | None, url: str | None, as_json: bo
 @memory.command()
 @click.option("--yes", is_flag=True, help="Drop the vectors of other models without asking.")
 @agent_option
-@common
+@add_common_options
 def reembed(yes: bool, agent: str | None, url: str | None, as_json: bool) -> int:
     """Embed every memory that lacks a vector of the installed model, and drop the vectors of other models.
 
@@ -346,25 +346,25 @@ def reembed(yes: bool, agent: str | None, url: str | None, as_json: bool) -> int
     """
     out = CommandOutput(as_json)
     with _agent(url, agent) as maybe:
-        engine = _must(maybe)
+        engine = _require_agent(maybe)
         model = embedders.embedder_in(engine)
-        others = reembedding.others(engine, model) if model is not None else {}
+        others = reembedding.count_other_vectors(engine, model) if model is not None else {}
         for name, count in others.items() if not as_json else ():
-            out.line(clean(f"{counted(count, 'vector')} of {name} will be dropped"))
-        if others and not yes and not _agreed(out, "reembed", url, agent):
+            out.line(clean(f"{format_count(count, 'vector')} of {name} will be dropped"))
+        if others and not yes and not _confirm(out, "reembed", url, agent):
             if as_json:
                 out.json({"done": False, "embedder": model.id if model else "", "others": others})
             return 0
-        done = _reembedded(out, engine)
+        done = _reembed_all(out, engine)
     if as_json:
         out.json({"done": True, **msgspec.to_builtins(done), "others": others})
         return 0
-    out.line(clean(f"{done.embedder or 'words alone'}: {counted(done.memories, 'memory', 'memories')} embedded"))
-    out.line(f"{counted(done.pieces, 'piece')} in all{', found by an index' if done.indexed else ''}")
+    out.line(clean(f"{done.embedder or 'words alone'}: {format_count(done.memories, 'memory', 'memories')} embedded"))
+    out.line(f"{format_count(done.pieces, 'piece')} in all{', found by an index' if done.indexed else ''}")
     return 0
 
 
-def _reembedded(out: CommandOutput, engine: Engine) -> reembedding.ReembedResult:
+def _reembed_all(out: CommandOutput, engine: Engine) -> reembedding.ReembedResult:
     reached = (0, 0)
     with out.progress("reading") as bar:
 
@@ -383,15 +383,15 @@ def _reembedded(out: CommandOutput, engine: Engine) -> reembedding.ReembedResult
 # -- printing ---------------------------------------------------------------------------------------------------------
 
 
-def _must(engine: Engine | None) -> Engine:
+def _require_agent(engine: Engine | None) -> Engine:
     if engine is None:
         raise click.UsageError("there is no agent in this store yet")
     return engine
 
 
-def _chosen(ids: tuple[str, ...], **options: Any) -> arguments.ForgetSelection:
+def _select_ids(ids: tuple[str, ...], **options: Any) -> arguments.ForgetSelection:
     try:
-        return arguments.chosen(ids or None, **options)
+        return arguments.select_to_forget(ids or None, **options)
     except (TypeError, ValueError) as error:
         names = "--about, --user, --source, --tag or --text"
         raise click.UsageError(f"{error}".replace("about=, user=, source=, tags=, or text=", names)) from error
@@ -405,12 +405,12 @@ def _query(filters: dict[str, Any]) -> MemoryQuery:
             user=filters["user"] or "",
             source=filters["source"] or "",
             kind=filters["kind"] or "",
-            tags=arguments.read_tags(filters["tags"]),
-            since=_when(filters["since"], "--since") or -EVER,
-            until=_when(filters["until"], "--until", arguments.read_until) or EVER,
-            as_of=_when(filters["as_of"], "--as-of", arguments.read_at),
-            known_at=_when(filters["known_at"], "--known-at", arguments.read_at),
-            min_trust=arguments.read_trust(_number(filters["min_trust"]), "--min-trust"),
+            tags=arguments.check_tags(filters["tags"]),
+            since=_parse_time(filters["since"], "--since") or -EVER,
+            until=_parse_time(filters["until"], "--until", arguments.parse_end) or EVER,
+            as_of=_parse_time(filters["as_of"], "--as-of", arguments.parse_point),
+            known_at=_parse_time(filters["known_at"], "--known-at", arguments.parse_point),
+            min_trust=arguments.parse_trust(_number(filters["min_trust"]), "--min-trust"),
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from error
@@ -431,17 +431,17 @@ def _wish(text: str, **options: Any) -> arguments.MemoryRequest:
         raise click.UsageError(str(error)) from error
 
 
-def _when(text: str | None, option: str, read: Callable[[object, str], int] = arguments.read_when) -> int:
+def _parse_time(text: str | None, option: str, read: Callable[[object, str], int] = arguments.parse_time) -> int:
     try:
         return read(text, option)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
 
 
-def _agreed(out: CommandOutput, what: str, url: str | None, agent: str | None) -> bool:
+def _confirm(out: CommandOutput, what: str, url: str | None, agent: str | None) -> bool:
     if out.as_json or not (is_terminal(sys.stdout) and sys.stdin.isatty()):
         if not out.as_json:
-            out.line(clean(f"nothing was done; add --yes{repeated_options(url, agent)} to {what}"))
+            out.line(clean(f"nothing was done; add --yes{repeat_options(url, agent)} to {what}"))
         return False
     return click.confirm(f"{what}?", default=False)
 
@@ -458,19 +458,19 @@ def _print(out: CommandOutput, found: Sequence[Memory], engine: Engine | None) -
         said = [
             recalled.kind,
             *(f"{name} {value}" for name, value in _facts(recalled) if value),
-            ago(int(recalled.recorded.timestamp() * 1000), now),
-            _standing(recalled),
+            format_age(int(recalled.recorded.timestamp() * 1000), now),
+            _describe_status(recalled),
         ]
-        out.line(f"{recalled.id}  {_shortened(recalled.text)}", style="bold")
+        out.line(f"{recalled.id}  {_shorten(recalled.text)}", style="bold")
         out.line(clean("    " + ", ".join(part for part in said if part)))
         if isinstance(recalled, Recalled):
             out.line(clean(f"    score {recalled.score:.2f}, confidence {recalled.confidence:.2f}: {recalled.why}"))
             for one in recalled.around:
-                out.line(clean(f"    neighbour: {_shortened(one.text)}"))
-    out.line(counted(len(found), "memory", "memories"))
+                out.line(clean(f"    neighbour: {_shorten(one.text)}"))
+    out.line(format_count(len(found), "memory", "memories"))
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     line = clean(" ".join(text.split()))
     return line if len(line) <= TEXT_CHARACTERS else line[: TEXT_CHARACTERS - 1] + "…"
 
@@ -483,7 +483,7 @@ def _facts(recalled: Memory) -> Iterator[tuple[str, object]]:
     yield "seen", "" if recalled.count == 1 else f"{recalled.count} times"
 
 
-def _standing(recalled: Memory) -> str:
+def _describe_status(recalled: Memory) -> str:
     if recalled.withdrawn:
         return "withdrawn"
     if recalled.superseded_by:
@@ -491,7 +491,7 @@ def _standing(recalled: Memory) -> str:
     return f"may contradict {', '.join(recalled.contradicts)}" if recalled.contradicts else ""
 
 
-def _until(recalled: Memory) -> str:
+def _format_end(recalled: Memory) -> str:
     return f"{recalled.valid_to:%Y-%m-%d}" if recalled.valid_to is not None else ""
 
 

@@ -63,13 +63,13 @@ def _visible(character: str) -> str:
     return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
-def shown(value: Any, limit: int = VALUE_CHARACTERS_MAX) -> str:
+def format_value(value: Any, limit: int = VALUE_CHARACTERS_MAX) -> str:
     """Format a value in one line."""
     text = clean(repr(value))
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-def spelled(value: Any, width: int, limit: int = 4_000) -> list[str]:
+def format_lines(value: Any, width: int, limit: int = 4_000) -> list[str]:
     """Format a value in several lines; a long one is cut, with a note on how to see the rest."""
     from pprint import pformat
 
@@ -84,25 +84,25 @@ def spelled(value: Any, width: int, limit: int = 4_000) -> list[str]:
     return lines if len(text) <= limit else [*lines, f"… {len(text):,} characters in all; --json shows everything"]
 
 
-def plain(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """Convert a value for JSON; objects that JSON lacks become their repr."""
     if value is None or type(value) in (bool, int, str):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else repr(value)
     if isinstance(value, Mapping):
-        return {key if isinstance(key, str) else repr(key): plain(item) for key, item in value.items()}
+        return {key if isinstance(key, str) else repr(key): to_json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset | deque):
-        return [plain(item) for item in value]
+        return [to_json_value(item) for item in value]
     return str(value) if isinstance(value, str) else repr(value)
 
 
-def when(at: int) -> str:
+def format_time(at: int) -> str:
     """Format a time for programs: ISO 8601 in UTC."""
     return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def ago(at: int, now: int) -> str:
+def format_age(at: int, now: int) -> str:
     """Format a time for people, relative to now."""
     seconds = max(0, now - at) / 1000
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
@@ -119,7 +119,7 @@ def size(count: int) -> str:
     return f"{count} bytes"
 
 
-def counted(count: int, one: str, many: str = "") -> str:
+def format_count(count: int, one: str, many: str = "") -> str:
     """Format a count with its noun.
 
     >>> counted(1, "run"), counted(2, "run"), counted(0, "entry", "entries")
@@ -144,7 +144,7 @@ class CommandOutput:
 
     def json(self, value: Any) -> None:
         """Print the JSON value of a command, in ASCII, which is safe in any terminal."""
-        print(json.dumps(plain(value), indent=2))
+        print(json.dumps(to_json_value(value), indent=2))
 
     def line(self, text: str = "", style: str = "") -> None:
         """Print one line of clean text."""
@@ -174,7 +174,7 @@ class CommandOutput:
         else:
             print("".join(text for text, _ in line).rstrip())
 
-    def heading(self, text: str) -> None:
+    def print_heading(self, text: str) -> None:
         """Print the heading of a section."""
         self.line()
         self.line(text, style="bold")
@@ -233,7 +233,7 @@ class CommandOutput:
             yield lambda done, total: bar.update(task, completed=done, total=total)
 
     @contextmanager
-    def live(self) -> Iterator[Callable[[Sequence[Sequence[tuple[str, str]]]], None]]:
+    def redraw_live(self) -> Iterator[Callable[[Sequence[Sequence[tuple[str, str]]]], None]]:
         """Redraw a part of a terminal. Yields a function that takes all of its lines."""
         from rich.console import Group
         from rich.live import Live

@@ -12,7 +12,7 @@ from perdure.journal.trees.split import INLINE, TREE
 from perdure.journal.trees.tolerant_read import Unreadable, tolerant
 from perdure.store.base import Store
 from perdure.values import codec
-from perdure.values.codec.decoder import as_plain_dicts
+from perdure.values.codec.decoder import decode_as_dicts
 from perdure.values.codec.tags import STRUCTURES, ExtensionTag
 from perdure.values.limits import VALUE_DEPTH_MAX
 
@@ -48,7 +48,7 @@ def reader(store: Store) -> Callable[[bytes], Any]:
 def partly(item: bytes, depth: int = 0) -> Any:
     """Decode a value as far as its types are known here."""
     try:
-        with as_plain_dicts():
+        with decode_as_dicts():
             return codec.decode(item)
     except ValueProblem as error:
         unknown = Unreadable(f"<{error.message}>")
@@ -65,12 +65,12 @@ def partly(item: bytes, depth: int = 0) -> Any:
     return _PLURAL[mark](parts) if mark in _PLURAL else unknown
 
 
-def marked(value: Any) -> Any:
+def mark_unreadable(value: Any) -> Any:
     """Convert a partly decoded value for JSON, with an object for each unreadable part."""
     if isinstance(value, Unreadable):
         return {UNREADABLE: str(value).removeprefix("<").removesuffix(">")}
     if isinstance(value, dict):
-        return {key: marked(part) for key, part in value.items()}
+        return {key: mark_unreadable(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [marked(part) for part in value]
+        return [mark_unreadable(part) for part in value]
     return value

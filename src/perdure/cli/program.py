@@ -11,17 +11,17 @@ import click
 
 from perdure.api.aio import AsyncAgent
 from perdure.api.sync import Agent
-from perdure.cli.replay_targets import imported
+from perdure.cli.replay_targets import import_target
 from perdure.values.hints import name_hint
 
 
 def load_agent(given: str) -> Agent | AsyncAgent:
     """Import a module and return its agent: the named one, else the only one."""
     name, _, attribute = given.partition(":")
-    module = imported(_module(name))
+    module = import_target(_module(name))
     agents = {key: value for key, value in vars(module).items() if isinstance(value, Agent | AsyncAgent)}
     if attribute:
-        return _named(module, attribute, agents)
+        return _find_agent(module, attribute, agents)
     found = {id(agent): agent for agent in agents.values()}
     if len(found) == 1:
         return next(iter(found.values()))
@@ -29,7 +29,7 @@ def load_agent(given: str) -> Agent | AsyncAgent:
     raise click.UsageError(f"name the agent as {name}:agent; {told}")
 
 
-def _named(module: ModuleType, attribute: str, agents: dict[str, Agent | AsyncAgent]) -> Agent | AsyncAgent:
+def _find_agent(module: ModuleType, attribute: str, agents: dict[str, Agent | AsyncAgent]) -> Agent | AsyncAgent:
     found: Any = module
     for part in attribute.split("."):
         found = getattr(found, part, None)

@@ -7,11 +7,19 @@ from typing import Any
 
 import click
 
-from perdure.cli.output import CommandOutput, ago, clean, when
-from perdure.cli.store_option import agent_option, common, existing_store, one_run, open_engine, run_argument, url_of
+from perdure.cli.output import CommandOutput, clean, format_age, format_time
+from perdure.cli.store_option import (
+    add_common_options,
+    agent_option,
+    find_run,
+    open_engine,
+    open_existing_store,
+    run_argument,
+    url_of,
+)
 from perdure.kernel.engine import Engine
 from perdure.kernel.protocol import Protocol, drive_sync
-from perdure.run.answers import current_user
+from perdure.run.answers import find_current_user
 from perdure.store.base import Store
 from perdure.work.tasks.queues import QueueInfo, change_rules, list_queues
 from perdure.work.tasks.submission import retry_run
@@ -19,14 +27,14 @@ from perdure.work.tasks.submission import retry_run
 
 @click.group(invoke_without_command=True)
 @agent_option
-@common
+@add_common_options
 @click.pass_context
 def queues(context: click.Context, agent: str | None, url: str | None, as_json: bool) -> int:
     """Show the queues of agents: queued, running, parked and dead runs."""
     if context.invoked_subcommand is not None:
         return 0
     out = CommandOutput(as_json)
-    with existing_store(url) as store:
+    with open_existing_store(url) as store:
         found = [(name, queue) for name, owner in _agents(store, agent) for queue in list_queues(store, owner)]
         now = store.clock.wall_ms()
     if as_json:
@@ -42,34 +50,34 @@ def queues(context: click.Context, agent: str | None, url: str | None, as_json: 
 @queues.command("pause")
 @click.argument("name")
 @agent_option
-@common
+@add_common_options
 def pause_queue(name: str, agent: str | None, url: str | None, as_json: bool) -> int:
     """Start no more runs of a queue. Runs in progress continue."""
-    return _changed(name, agent, url, as_json, paused=True)
+    return _set_paused(name, agent, url, as_json, paused=True)
 
 
 @queues.command("resume")
 @click.argument("name")
 @agent_option
-@common
+@add_common_options
 def resume_queue(name: str, agent: str | None, url: str | None, as_json: bool) -> int:
     """Start runs of a paused queue again."""
-    return _changed(name, agent, url, as_json, paused=False)
+    return _set_paused(name, agent, url, as_json, paused=False)
 
 
 @click.command()
 @run_argument
 @agent_option
 @click.option("--by", metavar="NAME", help="Your name, for the record. Default: user and host name.")
-@common
+@add_common_options
 def retry(run: str, agent: str | None, by: str | None, url: str | None, as_json: bool) -> int:
     """Queue a dead run again. Its finished steps are kept.
 
     Steps whose results could not be stored run again, also in a run that no worker executes.
     """
-    with existing_store(url) as store:
-        found = one_run(store, run, agent)
-    who = by or current_user()
+    with open_existing_store(url) as store:
+        found = find_run(store, run, agent)
+    who = by or find_current_user()
     queued = _do(found.agent, url, lambda engine: retry_run(engine, found.id, who))
     out = CommandOutput(as_json)
     if as_json:
@@ -80,11 +88,11 @@ def retry(run: str, agent: str | None, by: str | None, url: str | None, as_json:
     return 0
 
 
-def _changed(name: str, agent: str | None, url: str | None, as_json: bool, *, paused: bool) -> int:
+def _set_paused(name: str, agent: str | None, url: str | None, as_json: bool, *, paused: bool) -> int:
     outer = click.get_current_context().parent
     given = outer.params if outer is not None else {}
     url, agent, as_json = url or given.get("url"), agent or given.get("agent"), as_json or bool(given.get("as_json"))
-    with existing_store(url) as store:
+    with open_existing_store(url) as store:
         there = [found for found, _ in _agents(store, agent)]
     if len(there) != 1:
         raise click.UsageError(f"choose the agent with --agent: {', '.join(map(clean, there)) or 'there is none'}")
@@ -108,7 +116,7 @@ def _agents(store: Store, wanted: str | None) -> list[tuple[str, int]]:
 
 def _row(agent: str, queue: QueueInfo, now: int) -> tuple[str, ...]:
     counts = [str(count) for count in (queue.queued, queue.running, queue.parked, queue.dead)]
-    oldest = ago(queue.oldest_at, now) if queue.oldest_at else ""
+    oldest = format_age(queue.oldest_at, now) if queue.oldest_at else ""
     return (
         clean(agent),
         clean(queue.name),
@@ -137,7 +145,7 @@ def _as_json(agent: str, queue: QueueInfo) -> dict[str, Any]:
         "running": queue.running,
         "parked": queue.parked,
         "dead": queue.dead,
-        "oldest": when(queue.oldest_at) if queue.oldest_at else None,
+        "oldest": format_time(queue.oldest_at) if queue.oldest_at else None,
         "paused": rules.paused,
         "concurrency": rules.concurrency or None,
         "per_key": rules.per_key or None,

@@ -11,9 +11,9 @@ from xml.etree import ElementTree
 import click
 import msgspec
 
-from perdure.cli.output import CommandOutput, clean, counted
-from perdure.cli.replay_targets import RunTarget, load_target, rehearse, rehearsing
-from perdure.cli.store_option import agent_option, common
+from perdure.cli.output import CommandOutput, clean, format_count
+from perdure.cli.replay_targets import RunTarget, enable_rehearsal, load_target, rehearse
+from perdure.cli.store_option import add_common_options, agent_option
 from perdure.records import RunStatus
 from perdure.run.listing import RunSummary, list_runs, task_of
 from perdure.run.rehearse.rehearsal import Rehearsal
@@ -61,7 +61,7 @@ class ReplayCheckReport(msgspec.Struct):
 @click.option("--strict", is_flag=True, help="Also fail if a run does not replay exactly as recorded.")
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="Also write JUnit XML to this file.")
 @agent_option
-@common
+@add_common_options
 def replay_check(
     target: str,
     arguments: tuple[str, ...],
@@ -94,7 +94,7 @@ def replay_check(
     if url is not None:
         os.environ["PERDURE_URL"] = url
     out, report = CommandOutput(as_json), ReplayCheckReport(clean(target))
-    with rehearsing(ReplayRules(run_steps, allow_steps, frozenset(removed))) as rehearsal:
+    with enable_rehearsal(ReplayRules(run_steps, allow_steps, frozenset(removed))) as rehearsal:
         try:
             _check(out, report, rehearsal, load_target(target, arguments), RunSelection(ids, status, last, agent))
         except KeyboardInterrupt:
@@ -170,13 +170,13 @@ def _show(out: CommandOutput, report: ReplayCheckReport, missing: Sequence[str],
     for run_id in missing:
         out.line(clean(f"run {run_id!r} was not replayed"), style="bold red")
     if report.left_out:
-        out.line(f"{counted(report.left_out, 'older run')} not checked; --last 0 checks all")
+        out.line(f"{format_count(report.left_out, 'older run')} not checked; --last 0 checks all")
     told = ", ".join(
         f"{report.count(verdict)} {_SUMMED_UP[verdict]}"
         for verdict in reversed(VERDICTS)
         if report.count(verdict) or verdict == "replays"
     )
-    out.line(f"{counted(len(report.replays), 'run')}: {told}{' (interrupted)' if report.interrupted else ''}")
+    out.line(f"{format_count(len(report.replays), 'run')}: {told}{' (interrupted)' if report.interrupted else ''}")
 
 
 _SUMMED_UP = {
@@ -192,7 +192,7 @@ _SUMMED_UP = {
 
 def _show_replay(out: CommandOutput, replay: ReplayResult) -> None:
     verdict = replay.verdict
-    head = f"{clean(replay.id)}  {replay.status}  {verdict}: {counted(replay.calls, 'recorded call')} reached"
+    head = f"{clean(replay.id)}  {replay.status}  {verdict}: {format_count(replay.calls, 'recorded call')} reached"
     style = "bold red" if replay.fails else "green" if verdict == "replays" else "yellow"
     out.line(f"{head}{f'; {clean(replay.then)}' if replay.then else ''}", style=style)
     for finding in replay.findings:
@@ -208,7 +208,7 @@ def _as_json(report: ReplayCheckReport, missing: Sequence[str]) -> dict[str, Any
             {
                 **msgspec.to_builtins(replay),
                 "status": str(replay.status),
-                "unreached": [_as_unreached(one) for one in replay.unreached],
+                "unreached": [_unreached_as_json(one) for one in replay.unreached],
                 "verdict": replay.verdict,
                 "fails": replay.fails,
             }
@@ -224,7 +224,7 @@ def _as_json(report: ReplayCheckReport, missing: Sequence[str]) -> dict[str, Any
     }
 
 
-def _as_unreached(one: UnreachedOperation) -> dict[str, Any]:
+def _unreached_as_json(one: UnreachedOperation) -> dict[str, Any]:
     return {name: getattr(one, name) for name in ("kind", "name", "entry", "scope", "cost_usd")}
 
 

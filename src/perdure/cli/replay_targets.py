@@ -48,7 +48,7 @@ def load_target(given: str, arguments: tuple[str, ...]) -> RunTarget:
             raise click.UsageError(f"there is no file {name!r}")
         return RunTarget(lambda: _run_script(name, arguments), by_id=False)
     with _quietly():
-        module = imported(name)
+        module = import_target(name)
     found: Any = module
     for part in attribute.split("."):
         found = getattr(found, part, None)
@@ -100,10 +100,10 @@ def _wants_id(function: Callable[..., Any]) -> bool:
 
 def _call(function: Callable[..., Any], run_id: tuple[str, ...]) -> Any:
     result = function(*run_id)
-    return asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result
+    return asyncio.run(_await_result(result)) if inspect.isawaitable(result) else result
 
 
-async def _awaited(result: Any) -> Any:
+async def _await_result(result: Any) -> Any:
     return await result
 
 
@@ -118,7 +118,7 @@ def _run_script(path: str, arguments: Iterable[str]) -> None:
         sys.path.remove(folder)
 
 
-def imported(name: str) -> Any:
+def import_target(name: str) -> Any:
     """Import a module, as `python` finds it from the working folder."""
     import importlib
 
@@ -140,7 +140,7 @@ def _quietly() -> Iterator[None]:
 
 
 @contextmanager
-def rehearsing(rules: ReplayRules) -> Iterator[Rehearsal]:
+def enable_rehearsal(rules: ReplayRules) -> Iterator[Rehearsal]:
     """Make all agents of this process rehearse instead of execute."""
     rehearsal = Engine.rehearsal = Rehearsal(rules)
     try:
@@ -180,7 +180,10 @@ def _worse(replay: ReplayResult, again: ReplayResult | None) -> ReplayResult:
 def _shaken(replay: ReplayResult, rehearsal: Rehearsal, value: object, what: str) -> ReplayResult:
     """Return a result with the finding that it holds only if a call does not return this value."""
     lost = [
-        one for run in rehearsal.runs if (run.engine.name, run.id) == (replay.agent, replay.id) for one in run.lost()
+        one
+        for run in rehearsal.runs
+        if (run.engine.name, run.id) == (replay.agent, replay.id)
+        for one in run.find_lost()
     ]
     text = next((one.text for one in lost if one.kind in FAILS), "")
     if not text or replay.fails:
@@ -202,7 +205,7 @@ def _go_through(rehearsal: Rehearsal, target: RunTarget, run_id: str | None, mod
         except BaseException as error:  # any error of the user's program is reported with its run, or as a note
             if not _is_known(rehearsal, error):
                 rehearsal.end_program(f"it raises {type(error).__name__}: {error}")
-    return rehearsal.reports()
+    return rehearsal.collect_reports()
 
 
 def _is_known(rehearsal: Rehearsal, error: BaseException) -> bool:

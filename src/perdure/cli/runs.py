@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from perdure.cli.output import CommandOutput, ago, clean, when
-from perdure.cli.store_option import agent_option, common, existing_store
+from perdure.cli.output import CommandOutput, clean, format_age, format_time
+from perdure.cli.store_option import add_common_options, agent_option, open_existing_store
 from perdure.errors import JournalDamaged, StoreTooNew
 from perdure.journal.departures import describe_departure
 from perdure.journal.lineage import events_of
@@ -46,14 +46,14 @@ class ListedRun(msgspec.Struct, frozen=True):
 @click.option("--status", type=click.Choice(RunStatus.listed()), help="Only runs in this status.")
 @agent_option
 @click.option("--limit", type=click.IntRange(min=0), default=RUNS_SHOWN, show_default=True, help="How many; 0: all.")
-@common
+@add_common_options
 def runs(status: str | None, agent: str | None, limit: int, url: str | None, as_json: bool) -> int:
     """List runs, most recently active first.
 
     A run is `crashed` if it was running and its process is gone: start it again under the same id.
     """
     out = CommandOutput(as_json)
-    with existing_store(url) as store:
+    with open_existing_store(url) as store:
         found = list_runs(store, agent, status, limit=limit or None)
         more = _count(store, agent, status) - len(found) if limit and len(found) == limit and not as_json else 0
         rows = [row_of(store, run) for run in found]
@@ -65,7 +65,7 @@ def runs(status: str | None, agent: str | None, limit: int, url: str | None, as_
     if not found:
         out.line("no runs" if status is None and agent is None else f"no such runs{maybe and f'; {clean(maybe)}'}")
         return 0
-    out.table(("RUN", "AGENT", "STATUS", "DONE", "LAST ENTRY", "WAITS FOR"), [_as_cells(row, now) for row in rows])
+    out.table(("RUN", "AGENT", "STATUS", "DONE", "LAST ENTRY", "WAITS FOR"), [_make_cells(row, now) for row in rows])
     if more > 0:
         out.line(f"{more} more; --limit 0 shows all")
     return 0
@@ -93,9 +93,9 @@ def _row_of(store: Store, run: RunSummary) -> ListedRun:
         compaction = compaction_in(store.read("last_compaction", (run.stream,)))
         done += compaction.done if compaction is not None else 0
     asked = store.read("open_questions", (run.stream,))
-    waits_for = tuple(text for _, about, _, text, _ in asked if not _answered(store, run, about))
-    last = _last_entry_at(store, run)
-    note = _pending_order(store, run) or (_ANSWERED if asked and not waits_for else "")
+    waits_for = tuple(text for _, about, _, text, _ in asked if not _is_answered(store, run, about))
+    last = _read_last_entry_time(store, run)
+    note = _describe_pending_order(store, run) or (_ANSWERED if asked and not waits_for else "")
     if EntryKind.EFFECT_INTENDED not in counts or run.status in (
         RunStatus.FINISHED,
         RunStatus.RUNNING,
@@ -109,7 +109,7 @@ def _row_of(store: Store, run: RunSummary) -> ListedRun:
         return ListedRun(run, done, (), waits_for, last, "its journal is damaged; `perdure verify` shows where")
     except StoreTooNew:
         return ListedRun(run, done, (), waits_for, last, "it was written by a later version of Perdure")
-    unknown = tuple(effect.name for effect in effects if not _answered(store, run, effect.about))
+    unknown = tuple(effect.name for effect in effects if not _is_answered(store, run, effect.about))
     if effects and not unknown:
         return ListedRun(run, done, (), (), last, _ANSWERED)
     return ListedRun(run, done, unknown, waits_for, last, "" if unknown else note)
@@ -125,7 +125,7 @@ def _counts(store: Store, run: RunSummary) -> Mapping[int, int]:
         return {int(EntryKind.EFFECT_INTENDED): 1}  # makes the caller read the stream, which reports the error
 
 
-def _pending_order(store: Store, run: RunSummary) -> str:
+def _describe_pending_order(store: Store, run: RunSummary) -> str:
     """Describe an order that the run has not carried out yet."""
     if run.status not in (RunStatus.RUNNING, RunStatus.WAITING, RunStatus.CRASHED):
         return ""
@@ -133,7 +133,7 @@ def _pending_order(store: Store, run: RunSummary) -> str:
     return next((f"{what} requested by {by}" for _, what, _, by in orders if what != "resume"), "")
 
 
-def _last_entry_at(store: Store, run: RunSummary) -> int:
+def _read_last_entry_time(store: Store, run: RunSummary) -> int:
     """Return when the run last wrote an entry. For an ended run that is its end."""
     if run.status not in (RunStatus.RUNNING, RunStatus.WAITING, RunStatus.CRASHED, RunStatus.CANCELLING):
         return run.changed_at
@@ -141,16 +141,16 @@ def _last_entry_at(store: Store, run: RunSummary) -> int:
     return last.at if last is not None else run.changed_at
 
 
-def _answered(store: Store, run: RunSummary, about: int) -> bool:
+def _is_answered(store: Store, run: RunSummary, about: int) -> bool:
     return bool(store.read("get_answer", (run.stream, about)))
 
 
-def _as_cells(row: ListedRun, now: int) -> tuple[str, ...]:
+def _make_cells(row: ListedRun, now: int) -> tuple[str, ...]:
     run = row.run
     # An ended run waits for no answer: why it ended says more.
     in_doubt = f"in doubt: {', '.join(row.in_doubt)}" if row.in_doubt and not run.status.over else ""
     shown = clean(row.note or "; ".join(row.waits_for) or in_doubt or run.error)
-    cells = clean(run.id), clean(run.agent), run.status.value, str(row.done), ago(row.last_entry_at, now)
+    cells = clean(run.id), clean(run.agent), run.status.value, str(row.done), format_age(row.last_entry_at, now)
     return *cells, shown if len(shown) <= 80 else shown[:79] + "…"
 
 
@@ -163,9 +163,9 @@ def _as_json(row: ListedRun) -> dict[str, object]:
         "done": row.done,
         "resumes": run.resumes,
         "forked_at": run.cut or None,
-        "started_at": when(run.started_at),
-        "changed_at": when(run.changed_at),
-        "last_entry_at": when(row.last_entry_at),
+        "started_at": format_time(run.started_at),
+        "changed_at": format_time(run.changed_at),
+        "last_entry_at": format_time(row.last_entry_at),
         "holder": run.holder,
         "error": run.error,
         "in_doubt": list(row.in_doubt),

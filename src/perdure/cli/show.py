@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from perdure.cli.output import CommandOutput, ago, clean, shown, when
+from perdure.cli.output import CommandOutput, clean, format_age, format_time, format_value
 from perdure.cli.store_option import (
+    add_common_options,
     agent_option,
-    common,
-    existing_store,
+    find_run,
     moment,
-    one_run,
-    repeated_options,
+    open_existing_store,
+    repeat_options,
     run_argument,
 )
 from perdure.cli.threads import has_thread, show_thread
@@ -25,7 +25,7 @@ from perdure.cli.timeline import describe
 from perdure.journal.departures import describe_departure as in_words_of
 from perdure.journal.trees.tolerant_read import tolerant
 from perdure.records import Forked, RunStatus
-from perdure.run.branches.past import run_at
+from perdure.run.branches.past import read_run_at
 from perdure.run.listing import EffectInDoubt, Question, RunInfo, RunSummary, find_queued, find_runs, get_run
 from perdure.run.usage import Totals
 from perdure.store.rows import TaskRow
@@ -55,7 +55,7 @@ class DoubtfulEffect(msgspec.Struct, frozen=True):
     "--last", type=click.IntRange(min=0), help=f"Entries to show; 0: all. Default: {ENTRIES_SHOWN}, with --json all."
 )
 @click.option("--at", metavar="MOMENT", help="Show the run right after this entry, step or checkpoint.")
-@common
+@add_common_options
 def show(run: str, agent: str | None, last: int | None, at: str | None, url: str | None, as_json: bool) -> int:
     """Show a run: its steps, data and waits, now or at an earlier moment.
 
@@ -63,10 +63,10 @@ def show(run: str, agent: str | None, last: int | None, at: str | None, url: str
     only your program knows are named, not shown.
     """
     out = CommandOutput(as_json)
-    with existing_store(url) as store:
+    with open_existing_store(url) as store:
         if _is_thread(store, run, agent):
             return show_thread(out, run, agent, at, last, url)
-        summary = one_run(store, run, agent, queued=at is None)
+        summary = find_run(store, run, agent, queued=at is None)
         unpack = tolerant(store)
         if summary.status == RunStatus.QUEUED:
             _show_queued(out, store, summary)
@@ -74,7 +74,7 @@ def show(run: str, agent: str | None, last: int | None, at: str | None, url: str
         if at is None:
             info = get_run(store, summary.agent, summary.id, unpack=unpack)
         else:
-            info = run_at(store, summary.agent, summary.id, moment(at), unpack)
+            info = read_run_at(store, summary.agent, summary.id, moment(at), unpack)
         told = describe(info.events, unpack)
         doubts = [_doubt(store, info, effect) for effect in info.in_doubt]
         answered = {
@@ -99,8 +99,8 @@ def show(run: str, agent: str | None, last: int | None, at: str | None, url: str
     if gone and not summary.status.over:
         out.line(clean(gone))
         return 0
-    _print_questions(out, info, answered, repeated_options(url, agent))
-    _print_doubts(out, info, doubts, repeated_options(url, agent))
+    _print_questions(out, info, answered, repeat_options(url, agent))
+    _print_doubts(out, info, doubts, repeat_options(url, agent))
     return 0
 
 
@@ -110,9 +110,9 @@ def _show_queued(out: CommandOutput, store: Store, run: RunSummary) -> None:
     [task] = (TaskRow(*row) for row in store.read("get_task", (owner, run.id)))
     around = {info.name: info for info in list_queues(store, owner)}[task.queue]
     now, given = store.clock.wall_ms(), tolerant(store)(task.input)
-    later = when(task.ready_at) if task.ready_at > now else None
+    later = format_time(task.ready_at) if task.ready_at > now else None
     if out.as_json:
-        about = {"id": run.id, "agent": run.agent, "status": run.status.value, "queued_at": when(run.started_at)}
+        about = {"id": run.id, "agent": run.agent, "status": run.status.value, "queued_at": format_time(run.started_at)}
         where = {"task": task.task, "queue": task.queue, "priority": task.priority, "key": task.key or None}
         out.json({**about, **where, "not_before": later, "queue_paused": around.paused, "input": given})
         return
@@ -120,13 +120,13 @@ def _show_queued(out: CommandOutput, store: Store, run: RunSummary) -> None:
     begins = f"when a worker takes it; in its queue {around.running} running, {around.queued} queued"
     lines = [
         ("status", run.status.value),
-        ("queued", f"{when(run.started_at)}, {ago(run.started_at, now)}"),
+        ("queued", f"{format_time(run.started_at)}, {format_age(run.started_at, now)}"),
         ("begins", f"not before {later}" if later else "not before its queue is resumed" if around.paused else begins),
         ("task", clean(task.task)),
         ("queue", clean(task.queue)),
         ("priority", str(task.priority) if task.priority else ""),
         ("key", clean(task.key)),
-        ("input", shown(given)),
+        ("input", format_value(given)),
     ]
     out.table(("FACT", "VALUE"), [line for line in lines if line[1]])
 
@@ -147,14 +147,14 @@ def _print_facts(out: CommandOutput, info: RunInfo, now: int) -> None:
     out.line(f"run {clean(run.id)} of agent {clean(run.agent)}", style="bold")
     facts = [
         ("status", f"{run.status.value} {clean(run.error)}" if run.status in _TOLD else run.status.value),
-        ("started", f"{when(run.started_at)}, {ago(run.started_at, now)}"),
-        ("last entry", f"{when(info.events[-1].at)}, {ago(info.events[-1].at, now)}"),
-        ("forked", _forked(info)),
+        ("started", f"{format_time(run.started_at)}, {format_age(run.started_at, now)}"),
+        ("last entry", f"{format_time(info.events[-1].at)}, {format_age(info.events[-1].at, now)}"),
+        ("forked", _describe_fork(info)),
         ("resumed", "once" if run.resumes == 1 else f"{run.resumes} times" if run.resumes else ""),
         ("open in", clean(run.holder)),
         ("error", "" if run.status in _TOLD else clean(run.error)),
-        ("input", shown(info.input)),
-        ("result", "erased" if info.erased else shown(info.result) if info.finished else ""),
+        ("input", format_value(info.input)),
+        ("result", "erased" if info.erased else format_value(info.result) if info.finished else ""),
         ("messages", str(len(info.messages))),
         ("usage", str(info.usage) if info.usage.calls else ""),
         ("saved", str(info.savings) if info.savings.steps else ""),
@@ -162,20 +162,20 @@ def _print_facts(out: CommandOutput, info: RunInfo, now: int) -> None:
     out.table(("FACT", "VALUE"), [fact for fact in facts if fact[1]])
 
 
-def _forked(info: RunInfo) -> str:
+def _describe_fork(info: RunInfo) -> str:
     found = [event.record for event in info.events if isinstance(event.record, Forked)]
     return f"from run {clean(found[-1].of)} at entry {found[-1].cut}" if found else ""
 
 
 def _print_values(out: CommandOutput, info: RunInfo) -> None:
     if info.state:
-        out.heading("state")
-        out.table(("KEY", "VALUE"), [(clean(key), shown(value)) for key, value in info.state.items()])
+        out.print_heading("state")
+        out.table(("KEY", "VALUE"), [(clean(key), format_value(value)) for key, value in info.state.items()])
 
 
 def _print_timeline(out: CommandOutput, info: RunInfo, told: Sequence[str], last: int) -> None:
     left_off = max(0, len(told) - last) if last else 0
-    out.heading(f"journal, the last {last} of {len(told)} entries" if left_off else "journal")
+    out.print_heading(f"journal, the last {last} of {len(told)} entries" if left_off else "journal")
     rows = [(str(event.seq), _clock(event.at), text) for event, text in zip(info.events, told, strict=True)]
     out.table(("NO", "TIME", "ENTRY"), rows[left_off:])
 
@@ -189,7 +189,7 @@ def _print_questions(out: CommandOutput, info: RunInfo, answered: set[int], opti
     for question in info.questions:
         if question.kind == "in_doubt":
             continue
-        out.heading(f"{'asks' if question.kind in ('ask', 'approve') else 'waits for'}: {clean(question.text)}")
+        out.print_heading(f"{'asks' if question.kind in ('ask', 'approve') else 'waits for'}: {clean(question.text)}")
         if question.about in answered:
             out.line("answered; start its program again")
             continue
@@ -200,7 +200,7 @@ def _print_questions(out: CommandOutput, info: RunInfo, answered: set[int], opti
         elif question.kind == "ask":
             out.line(f"{command} VALUE")
             if question.choices is not None:
-                out.line(f"one of {', '.join(shown(choice) for choice in question.choices)}")
+                out.line(f"one of {', '.join(format_value(choice) for choice in question.choices)}")
         elif question.kind == "event":
             out.line(clean(f"perdure send {shlex.quote(info.id)} NAME PAYLOAD{options}"))
 
@@ -209,9 +209,9 @@ def _print_doubts(out: CommandOutput, info: RunInfo, doubts: Sequence[DoubtfulEf
     """Print effects in doubt and the commands that resolve them, with `options` appended."""
     for doubt in doubts:
         effect = doubt.effect
-        out.heading(f"in doubt: did {clean(effect.name)} happen?")
+        out.print_heading(f"in doubt: did {clean(effect.name)} happen?")
         out.line(f"key        {clean(effect.key)}")
-        out.line(f"arguments  {shown(effect.arguments)}")
+        out.line(f"arguments  {format_value(effect.arguments)}")
         if doubt.verdict:
             out.line(f"answered   {clean(doubt.verdict)}, by {clean(doubt.by)}; start the program again to use it")
             continue
@@ -236,16 +236,16 @@ def _print_doubts(out: CommandOutput, info: RunInfo, doubts: Sequence[DoubtfulEf
 def _as_json(info: RunInfo, told: Sequence[str], doubts: Sequence[DoubtfulEffect], last: int) -> dict[str, Any]:
     run = info.summary
     entries = [
-        {"seq": event.seq, "at": when(event.at), "kind": type(event.record).__name__, "text": text}
+        {"seq": event.seq, "at": format_time(event.at), "kind": type(event.record).__name__, "text": text}
         for event, text in zip(info.events, told, strict=True)
     ]
     return {
         "id": run.id,
         "agent": run.agent,
         "status": run.status.value,
-        "started_at": when(run.started_at),
-        "changed_at": when(run.changed_at),
-        "last_entry_at": when(info.events[-1].at),
+        "started_at": format_time(run.started_at),
+        "changed_at": format_time(run.changed_at),
+        "last_entry_at": format_time(info.events[-1].at),
         "resumes": run.resumes,
         "holder": run.holder,
         "error": run.error,
@@ -279,7 +279,7 @@ def _question_as_json(question: Question) -> dict[str, Any]:
         "kind": question.kind,
         "text": question.text,
         "choices": question.choices,
-        "at": when(question.at),
+        "at": format_time(question.at),
     }
 
 

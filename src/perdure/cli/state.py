@@ -8,21 +8,21 @@ import click
 import msgspec
 
 from perdure.cli.answers import json_or_text
-from perdure.cli.output import CommandOutput, ago, clean, counted, shown, spelled, when
+from perdure.cli.output import CommandOutput, clean, format_age, format_count, format_lines, format_time, format_value
 from perdure.cli.store_option import (
+    add_common_options,
     agent_option,
-    common,
-    existing_store,
-    must_be_one,
     open_engine,
+    open_existing_store,
+    require_one_agent,
     select_agents,
     url_of,
 )
 from perdure.data import state as agent_state
-from perdure.journal.agent_writes import landed_at
+from perdure.journal.agent_writes import read_changes_at
 from perdure.journal.retention_rules import OURS
 from perdure.journal.trees.tolerant_read import tolerant
-from perdure.kernel.protocol import drive_sync, reading
+from perdure.kernel.protocol import drive_sync, read_protocol
 from perdure.records import StateChange
 from perdure.values.hints import name_hint
 
@@ -60,7 +60,7 @@ class StateEntry(msgspec.Struct, frozen=True):
 @click.option("--history", is_flag=True, help="With KEY: all of its values, oldest first.")
 @click.option("--limit", type=click.IntRange(min=0), default=KEYS_SHOWN, show_default=True, help="How many; 0: all.")
 @agent_option
-@common
+@add_common_options
 def state(
     namespace: str | None,
     key: str | None,
@@ -77,7 +77,7 @@ def state(
     if history and key is None:
         raise click.UsageError("--history needs a key: perdure state NAMESPACE KEY --history")
     out = CommandOutput(as_json)
-    with existing_store(url) as store:
+    with open_existing_store(url) as store:
         spaces = _spaces(store, agent, ours=namespace is not None)
         now = store.clock.wall_ms()
         if namespace is None:
@@ -100,7 +100,7 @@ def state(
 @click.option("--if-version", type=click.IntRange(min=0), help="Refuse unless the key has this version; 0: is new.")
 @click.option("--ttl", metavar="TIME", help="Let the key expire, for example after 2h.")
 @click.option("--agent", metavar="NAME", help="Whose state. Needed if the store has several agents.")
-@common
+@add_common_options
 def set_state(
     namespace: str,
     key: str,
@@ -113,19 +113,19 @@ def set_state(
 ) -> int:
     """Set a key of `agent.state`. VALUE is JSON, otherwise text."""
     located = url_of(url)
-    with existing_store(located) as store:
-        whose = must_be_one({name: name for name in select_agents(store, agent)}, "state")
+    with open_existing_store(located) as store:
+        whose = require_one_agent({name: name for name in select_agents(store, agent)}, "state")
     if whose is None:
         raise click.UsageError("the store has no agent yet")
     with open_engine(whose, located) as engine:
-        at = drive_sync(engine.store, reading(lambda: agent_state.place(engine, namespace, key)))
+        at = drive_sync(engine.store, read_protocol(lambda: agent_state.place(engine, namespace, key)))
         ask = agent_state.ask_set(engine, at, json_or_text(value), ttl, if_version)
         landed = drive_sync(engine.store, agent_state.write_one(engine, ask))
     out = CommandOutput(as_json)
     if as_json:
         out.json({"agent": whose, "namespace": namespace, "key": key, "version": landed.version})
     else:
-        out.line(f"set: {shown(namespace)}, {shown(key)}, version {landed.version}")
+        out.line(f"set: {format_value(namespace)}, {format_value(key)}, version {landed.version}")
     return 0
 
 
@@ -143,13 +143,15 @@ def _spaces(store: Store, agent: str | None, ours: bool) -> list[NamespaceSummar
 
 
 def _find_space(spaces: list[NamespaceSummary], name: str) -> NamespaceSummary:
-    found = must_be_one({space.agent: space for space in spaces if space.name == name}, "namespace")
+    found = require_one_agent({space.agent: space for space in spaces if space.name == name}, "namespace")
     if found is None:
-        raise _nothing(f"there is no namespace {name!r} with keys in it", name, [space.name for space in spaces])
+        raise _missing_key_error(
+            f"there is no namespace {name!r} with keys in it", name, [space.name for space in spaces]
+        )
     return found
 
 
-def _nothing(text: str, name: str, there: list[str]) -> click.UsageError:
+def _missing_key_error(text: str, name: str, there: list[str]) -> click.UsageError:
     maybe = name_hint(name, there)
     return click.UsageError(clean(f"{text}; {maybe}" if maybe else text))
 
@@ -165,13 +167,13 @@ def _value(store: Store, space: NamespaceSummary, key: str) -> StateEntry:
         if value and not 0 < expires <= store.clock.wall_ms():
             return StateEntry(key, tolerant(store)(value), version, at)
     there = [entry.key for entry in _keys(store, space, 1000)]
-    raise _nothing(f"namespace {space.name!r} of {space.agent!r} has no key {key!r}", key, there)
+    raise _missing_key_error(f"namespace {space.name!r} of {space.agent!r} has no key {key!r}", key, there)
 
 
 def _history(store: Store, space: NamespaceSummary, key: str) -> list[StateEntry]:
     unpack, found = tolerant(store), list[StateEntry]()
     for revision, version, stream, seq, at in store.read("state_history_of", (space.owner, space.name, key)):
-        for change in landed_at(store, stream, seq, StateChange):
+        for change in read_changes_at(store, stream, seq, StateChange):
             ours = (change.owner, change.space, change.key, change.revision) == (space.owner, space.name, key, revision)
             if ours and (not found or found[-1].version != version):  # a longer ttl does not make a new version
                 value = unpack(change.value) if change.value else None
@@ -187,12 +189,17 @@ def _history(store: Store, space: NamespaceSummary, key: str) -> list[StateEntry
 def _print_spaces(out: CommandOutput, spaces: list[NamespaceSummary], now: int) -> None:
     if out.as_json:
         names = ("agent", "name", "revision", "keys")
-        out.json([{**{name: getattr(space, name) for name in names}, "changed_at": when(space.at)} for space in spaces])
+        out.json(
+            [
+                {**{name: getattr(space, name) for name in names}, "changed_at": format_time(space.at)}
+                for space in spaces
+            ]
+        )
     elif not spaces:
         out.line("no state; programs set it with agent.state.set(namespace, key, value)")
     else:
         rows = [
-            (clean(space.name), clean(space.agent), f"{space.keys:,}", f"{space.revision:,}", ago(space.at, now))
+            (clean(space.name), clean(space.agent), f"{space.keys:,}", f"{space.revision:,}", format_age(space.at, now))
             for space in spaces
         ]
         out.table(("NAMESPACE", "AGENT", "KEYS", "CHANGES", "LAST CHANGE"), rows)
@@ -201,12 +208,15 @@ def _print_spaces(out: CommandOutput, spaces: list[NamespaceSummary], now: int) 
 def _print_keys(out: CommandOutput, space: NamespaceSummary, entries: list[StateEntry], now: int) -> None:
     if out.as_json:
         rows = [
-            {"key": entry.key, "value": entry.value, "version": entry.version, "changed_at": when(entry.at)}
+            {"key": entry.key, "value": entry.value, "version": entry.version, "changed_at": format_time(entry.at)}
             for entry in entries
         ]
         out.json({"agent": space.agent, "namespace": space.name, "revision": space.revision, "keys": rows})
         return
-    cells = [(clean(entry.key), str(entry.version), ago(entry.at, now), shown(entry.value)) for entry in entries]
+    cells = [
+        (clean(entry.key), str(entry.version), format_age(entry.at, now), format_value(entry.value))
+        for entry in entries
+    ]
     out.table(("KEY", "VERSION", "CHANGED", "VALUE"), cells)
     if space.keys > len(entries):
         out.line(f"{space.keys - len(entries)} more; --limit 0 shows all")
@@ -215,25 +225,30 @@ def _print_keys(out: CommandOutput, space: NamespaceSummary, entries: list[State
 def _print_value(out: CommandOutput, entry: StateEntry, space: NamespaceSummary, now: int) -> None:
     if out.as_json:
         about = {"agent": space.agent, "namespace": space.name, "key": entry.key}
-        out.json({**about, "value": entry.value, "version": entry.version, "changed_at": when(entry.at)})
+        out.json({**about, "value": entry.value, "version": entry.version, "changed_at": format_time(entry.at)})
         return
-    for line in spelled(entry.value, out.width):
+    for line in format_lines(entry.value, out.width):
         out.line(line)
     if out.rich:
-        out.line(f"version {entry.version}, {ago(entry.at, now)}, of {clean(space.agent)}", style="dim")
+        out.line(f"version {entry.version}, {format_age(entry.at, now)}, of {clean(space.agent)}", style="dim")
 
 
 def _print_history(out: CommandOutput, entries: list[StateEntry], space: NamespaceSummary, key: str, now: int) -> None:
     if out.as_json:
         rows = [
-            {"version": entry.version, "changed_at": when(entry.at), "value": entry.value, "deleted": entry.deleted}
+            {
+                "version": entry.version,
+                "changed_at": format_time(entry.at),
+                "value": entry.value,
+                "deleted": entry.deleted,
+            }
             for entry in entries
         ]
         out.json({"agent": space.agent, "namespace": space.name, "key": key, "history": rows})
         return
     cells = [
-        (str(entry.version), ago(entry.at, now), "(deleted)" if entry.deleted else shown(entry.value))
+        (str(entry.version), format_age(entry.at, now), "(deleted)" if entry.deleted else format_value(entry.value))
         for entry in entries
     ]
     out.table(("VERSION", "CHANGED", "VALUE"), cells)
-    out.line(f"{counted(len(entries), 'version')} of {clean(key)}", style="dim")
+    out.line(f"{format_count(len(entries), 'version')} of {clean(key)}", style="dim")

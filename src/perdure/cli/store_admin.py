@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perdure.cli.output import CommandOutput, clean, counted, size
-from perdure.cli.store_option import common, existing_store, path_of, repeated_options
+from perdure.cli.output import CommandOutput, clean, format_count, size
+from perdure.cli.store_option import add_common_options, open_existing_store, path_of, repeat_options
 from perdure.errors import JournalDamaged, StoreUnavailable
 from perdure.journal.keys import folder_of
 from perdure.journal.rebuild import refresh
 from perdure.journal.verify import verify
 from perdure.journal.verify_report import Severity, VerifyReport
 from perdure.kernel.engine import AcceptLosses, AddStoreLocation, home_of
-from perdure.platform.files import make_folder, put_in_place, replace_file, sync_folder
+from perdure.platform.files import make_folder, move_into_place, replace_file, sync_folder
 from perdure.records.stores import LostEntries
-from perdure.store import DATABASE_NAME, FOLDER_NAME, is_postgres, locate, open_store, sqlite_path, without_password
-from perdure.store.sqlite.mark import lost_in_words, remove_mark
+from perdure.store import DATABASE_NAME, FOLDER_NAME, hide_password, is_postgres, locate, open_store, sqlite_path
+from perdure.store.sqlite.mark import describe_lost, remove_mark
 
 if TYPE_CHECKING:
     from perdure.store.base import Store
@@ -46,7 +46,7 @@ Kill it anywhere and start it again: it continues where it was. Then:
 
 
 @click.command()
-@common
+@add_common_options
 def init(url: str | None, as_json: bool) -> int:
     """Create a store in this folder.
 
@@ -57,7 +57,7 @@ def init(url: str | None, as_json: bool) -> int:
     located = locate(url) if meant else f"sqlite:///{Path.cwd() / FOLDER_NAME / DATABASE_NAME}"
     if is_postgres(located):
         created = _make_on_server(located)
-        shown = name = without_password(located)
+        shown = name = hide_password(located)
     else:
         shown, created = _make_file(located, own_folder=not meant)
         name = f"sqlite:///{shown}"
@@ -105,8 +105,8 @@ def _migrate(store: Store) -> None:
 
 def _tell_what_next(out: CommandOutput, url: str | None) -> None:
     """Print an example program for this store."""
-    shown = without_password(url) if url is not None and is_postgres(url) else url
-    program = NEXT.format(store=f", store={shown!r}" if shown is not None else "", options=repeated_options(url))
+    shown = hide_password(url) if url is not None and is_postgres(url) else url
+    program = NEXT.format(store=f", store={shown!r}" if shown is not None else "", options=repeat_options(url))
     out.line()
     for line in program.splitlines():
         out.line(clean(line))
@@ -123,7 +123,7 @@ def _make_folder(folder: Path) -> None:
 @click.command()
 @click.argument("target", metavar="PATH", type=click.Path(path_type=Path))
 @click.option("--with-keys", is_flag=True, help="Copy the agents' private keys too, to PATH.keys.")
-@common
+@add_common_options
 def backup(target: Path, with_keys: bool, url: str | None, as_json: bool) -> int:
     """Copy a store while it is in use, and verify the copy.
 
@@ -136,10 +136,10 @@ def backup(target: Path, with_keys: bool, url: str | None, as_json: bool) -> int
     with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.absolute().parent) as folder:
         aside = Path(folder) / target.name
         os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        with existing_store(url) as store:
+        with open_existing_store(url) as store:
             source = folder_of(store)
             report = _copy(out, store, aside)
-        put_in_place(aside, target, new=True)
+        move_into_place(aside, target, new=True)
         remove_mark(str(target))
     keys = _copy_keys(Path(source), Path(f"{target}.keys")) if with_keys and source is not None else 0
     _print_backup(out, target, report, keys, with_keys)
@@ -158,7 +158,7 @@ def _copy(out: CommandOutput, store: Store, aside: Path) -> VerifyReport:
     """Copy the store, open the copy, and verify all of it."""
     with out.progress("copying") as progress:
         store.backup(str(aside), progress)
-    with existing_store(str(aside)) as copy, out.progress("verifying") as progress:
+    with open_existing_store(str(aside)) as copy, out.progress("verifying") as progress:
         report = verify(copy, lambda done, total, entries: progress(done, total))
     if not report.ok:
         first = next(finding for finding in report.findings if finding.severity == Severity.DAMAGE)
@@ -188,17 +188,17 @@ def _print_backup(out: CommandOutput, target: Path, report: VerifyReport, keys: 
         return
     out.line(clean(f"{target}: {size(taken)}, {_contents(report)}, all verified"))
     if with_keys:
-        out.line(clean(f"{target}.keys: {counted(keys, 'private key')}; protect them like the originals"))
+        out.line(clean(f"{target}.keys: {format_count(keys, 'private key')}; protect them like the originals"))
     else:
         out.line("private keys are not included; --with-keys copies them")
 
 
 def _contents(report: VerifyReport) -> str:
-    return f"{counted(report.entries, 'entry', 'entries')} and {counted(report.objects, 'object')}"
+    return f"{format_count(report.entries, 'entry', 'entries')} and {format_count(report.objects, 'object')}"
 
 
 @click.command()
-@common
+@add_common_options
 def adopt(url: str | None, as_json: bool) -> int:
     """Continue with a store that was moved, copied or restored from a backup.
 
@@ -209,7 +209,7 @@ def adopt(url: str | None, as_json: bool) -> int:
     if is_postgres(locate(url)):
         raise StoreUnavailable("a store on a server does not move between hosts", hint="there is nothing to adopt")
     path = path_of(url)
-    with existing_store(path) as store:
+    with open_existing_store(path) as store:
         lost = store.losses()
         if lost:
             accepted = AcceptLosses(store.adoption())
@@ -222,10 +222,10 @@ def adopt(url: str | None, as_json: bool) -> int:
             store.submit(AddStoreLocation(store, host, file))
     if as_json:
         facts = {"store": f"sqlite:///{path}", "adopted": moved or bool(lost), "host": host, "file": file}
-        out.json({**facts, "lost": [_lost_fields(one) for one in lost]})
+        out.json({**facts, "lost": [_make_lost_fields(one) for one in lost]})
         return 0
     for one in lost:
-        out.line(clean(f"lost: {lost_in_words(one)}"))
+        out.line(clean(f"lost: {describe_lost(one)}"))
     if lost:
         out.line("programs can continue; effects that the lost entries may contain are in doubt")
     if moved:
@@ -235,7 +235,7 @@ def adopt(url: str | None, as_json: bool) -> int:
     return 0
 
 
-def _lost_fields(one: LostEntries) -> dict[str, object]:
+def _make_lost_fields(one: LostEntries) -> dict[str, object]:
     lost = one.lost
     intents = [{"name": intent.name, "key": intent.key} for intent in lost.intents if intent.key]
     return {"run": one.name, "first": lost.first, "last": lost.last, "effects": intents, "complete": lost.complete}

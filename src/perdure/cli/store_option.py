@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from perdure.cli.completion_values import completed_agents, completed_runs
+from perdure.cli.completion_values import complete_agents, complete_runs
 from perdure.cli.output import clean
 from perdure.errors import RunNotFound, StoreUnavailable
 from perdure.journal.rebuild import refresh
@@ -18,12 +18,12 @@ from perdure.run.listing import RunSummary, find_queued, find_runs
 from perdure.store import (
     DATABASE_NAME,
     FOLDER_NAME,
+    hide_password,
     is_embedded,
     is_postgres,
     locate,
     open_store,
     sqlite_path,
-    without_password,
 )
 from perdure.store.rows import read_runs
 from perdure.values.hints import did_you_mean, name_hint
@@ -46,22 +46,22 @@ store_option = click.option(
     help="The store: sqlite:///path, a path, or postgresql://... Default: PERDURE_URL, else the nearest .perdure/, "
     "else ~/.perdure/.",
 )
-agent_option = click.option("--agent", metavar="NAME", help="Only this agent.", shell_complete=completed_agents)
-run_argument = click.argument("run", shell_complete=completed_runs)
-run_option = click.option("--run", metavar="RUN", help="Only this run.", shell_complete=completed_runs)
+agent_option = click.option("--agent", metavar="NAME", help="Only this agent.", shell_complete=complete_agents)
+run_argument = click.argument("run", shell_complete=complete_runs)
+run_option = click.option("--run", metavar="RUN", help="Only this run.", shell_complete=complete_runs)
 
 
-def common(command: F) -> F:
+def add_common_options(command: F) -> F:
     """Add the options that every command has."""
     return store_option(json_option(command))
 
 
-def repeated_options(url: str | None, agent: str | None = None) -> str:
+def repeat_options(url: str | None, agent: str | None = None) -> str:
     """Return the options for a printed command, as given to this one.
 
     A password is left out, because output ends up in logs; libpq can find it elsewhere.
     """
-    shown = without_password(url) if url is not None and is_postgres(url) else url
+    shown = hide_password(url) if url is not None and is_postgres(url) else url
     whose = f" --agent {shlex.quote(agent)}" if agent is not None else ""
     return whose + (f" --store {shlex.quote(shown)}" if shown is not None else "")
 
@@ -78,7 +78,7 @@ def path_of(url: str | None) -> str:
     if not os.path.exists(path) or os.path.getsize(path) == 0:
         raise StoreUnavailable(
             f"there is no store at {path}",
-            hint=f"create one with `perdure init{repeated_options(url)}`, or choose another with --store",
+            hint=f"create one with `perdure init{repeat_options(url)}`, or choose another with --store",
         )
     return path
 
@@ -102,7 +102,7 @@ def open_engine(agent: str, url: str) -> Iterator[Engine]:
 
 
 @contextmanager
-def existing_store(url: str | None) -> Iterator[Store]:
+def open_existing_store(url: str | None) -> Iterator[Store]:
     """Open an existing store. Reading does not register this process as a holder of leases."""
     store = open_store(url_of(url), create=False, wary=True)
     try:
@@ -114,19 +114,19 @@ def existing_store(url: str | None) -> Iterator[Store]:
         store.close()
 
 
-def one_run(store: Store, run_id: str, agent: str | None, *, queued: bool = False) -> RunSummary:
+def find_run(store: Store, run_id: str, agent: str | None, *, queued: bool = False) -> RunSummary:
     """Return the run with that id, of the named agent if several have one. `queued` includes queued runs."""
     known: list[RunSummary] = [*find_runs(store, run_id), *(find_queued(store, run_id) if queued else ())]
     found = [run for run in known if agent in (None, run.agent)]
     if not found:
-        raise _no_such_run(store, run_id, agent)
+        raise _run_not_found_error(store, run_id, agent)
     if len(found) > 1:
         names = ", ".join(clean(run.agent) for run in found)
         raise click.UsageError(f"several agents have a run with that id: {names}; choose one with --agent")
     return found[0]
 
 
-def _no_such_run(store: Store, run_id: str, agent: str | None) -> RunNotFound:
+def _run_not_found_error(store: Store, run_id: str, agent: str | None) -> RunNotFound:
     if any(agent in (None, run.agent) for run in find_queued(store, run_id)):
         text = clean(f"run {run_id!r} is queued, and no worker has started it")
         return RunNotFound(text, hint=clean(f"`perdure show {shlex.quote(run_id)}` shows more"))
@@ -139,7 +139,7 @@ def _no_such_run(store: Store, run_id: str, agent: str | None) -> RunNotFound:
     return RunNotFound(text, hint=f"{maybe} {RunNotFound.hint}".strip())
 
 
-def one_agent(store: Store, agent: str | None) -> tuple[str, int] | None:
+def find_agent(store: Store, agent: str | None) -> tuple[str, int] | None:
     """Return the named agent, or the only one, with its stream; None if the store has no agent yet."""
     there = {name: stream for name, stream, *_ in store.read("all_agents")}
     if agent is not None and agent not in there:
@@ -154,12 +154,12 @@ def one_agent(store: Store, agent: str | None) -> tuple[str, int] | None:
 
 def select_agents(store: Store, agent: str | None) -> dict[str, int]:
     """Return the streams of the named agent, or of all agents, by name."""
-    if agent is not None and (chosen := one_agent(store, agent)):
+    if agent is not None and (chosen := find_agent(store, agent)):
         return dict([chosen])
     return {name: stream for name, stream, *_ in store.read("all_agents")}
 
 
-def must_be_one(having: Mapping[str, T], what: str) -> T | None:
+def require_one_agent(having: Mapping[str, T], what: str) -> T | None:
     """Return the value of the only agent that has one; None if no agent does."""
     if len(having) > 1:
         names = ", ".join(map(clean, having))

@@ -19,8 +19,8 @@ from typing import Any
 import click
 import msgspec
 
-from perdure.cli.output import CommandOutput, clean, counted
-from perdure.cli.store_option import common
+from perdure.cli.output import CommandOutput, clean, format_count
+from perdure.cli.store_option import add_common_options
 from perdure.cli.timeline import describe
 from perdure.errors import PerdureError
 from perdure.journal.trees.tolerant_read import tolerant
@@ -53,7 +53,7 @@ class StoreProgress(msgspec.Struct, frozen=True):
     stopped: tuple[RunSummary, ...] = ()
     """Cancelled and paused runs."""
 
-    def stopped_since(self, before: StoreProgress) -> RunSummary | None:
+    def find_stopped_since(self, before: StoreProgress) -> RunSummary | None:
         """Return a run that was stopped since `before`; or earlier, if no other run is unfinished."""
         known = {(run.stream, run.changed_at) for run in before.stopped} if self.unfinished else set()
         return next((run for run in self.stopped if (run.stream, run.changed_at) not in known), None)
@@ -74,7 +74,7 @@ class StoreProgress(msgspec.Struct, frozen=True):
 @click.option(
     "--backoff", default="1s", show_default=True, help="Pause before the first restart; doubled each time, up to 1m."
 )
-@common
+@add_common_options
 def run(command: tuple[str, ...], restarts: int, same_place: int, backoff: str, url: str | None, as_json: bool) -> int:
     """Run a program, and restart it after a crash: it continues where it was.
 
@@ -123,15 +123,15 @@ class Supervisor:
                 self.why = "it succeeded" if code == 0 else "it was stopped"
                 return code
             after = progress_of(self._url)
-            if (told := after.stopped_since(before)) is not None:
+            if (told := after.find_stopped_since(before)) is not None:
                 return self._leave(code, told)
             stuck, pause = (stuck + 1, pause) if after.entries == before.entries else (1, self._backoff)
             before = after
             if stuck >= self._same_place_max:
                 return self._give_up(code, f"it has crashed {stuck} times at the same place", after)
             if self._restarts_max and self.starts > self._restarts_max:
-                return self._give_up(code, f"it was restarted {counted(self._restarts_max, 'time')}", after)
-            self._print(f"{_ended(code)}; restart in {pause:g} s{_waiting(after)}")
+                return self._give_up(code, f"it was restarted {format_count(self._restarts_max, 'time')}", after)
+            self._print(f"{_describe_exit(code)}; restart in {pause:g} s{_describe_wait(after)}")
             if not self._pause(pause):
                 self.why = "it was stopped"
                 return code
@@ -140,7 +140,7 @@ class Supervisor:
     def _start(self) -> int:
         """Start the program once and wait for its end. Signals are passed on, so that it can close its runs."""
         self.starts += 1
-        with self._passing_on_signals() as told:
+        with self._pass_on_signals() as told:
             try:
                 child = subprocess.Popen(self._command, env={**os.environ, "PERDURE_URL": self._url})
             except OSError as error:
@@ -151,7 +151,7 @@ class Supervisor:
             return child.wait()
 
     @contextmanager
-    def _passing_on_signals(self) -> Iterator[list[subprocess.Popen[Any]]]:
+    def _pass_on_signals(self) -> Iterator[list[subprocess.Popen[Any]]]:
         children: list[subprocess.Popen[Any]] = []
 
         def pass_on(number: int, _: FrameType | None) -> None:
@@ -170,7 +170,7 @@ class Supervisor:
 
     def _pause(self, seconds: float) -> bool:
         """Sleep. Returns False if a signal ended the pause."""
-        with self._passing_on_signals():
+        with self._pass_on_signals():
             until = time.monotonic() + seconds
             while not self._stopped_by and (left := until - time.monotonic()) > 0:
                 time.sleep(min(left, 0.1))
@@ -188,10 +188,10 @@ class Supervisor:
 
     def _give_up(self, code: int, why: str, progress: StoreProgress) -> int:
         self.why = why
-        self._print(f"{_ended(code)}; given up: {why}")
+        self._print(f"{_describe_exit(code)}; given up: {why}")
         for run in progress.unfinished[:3]:
             self._print(f"run {clean(run.id)} of agent {clean(run.agent)} is {run.status.value}")
-            for line in where(self._url, run):
+            for line in describe_crash_place(self._url, run):
                 self._print(f"  {line}")
         self._print("finished work is kept: fix the program and start it again")
         return code if code > 0 else 128 - code
@@ -210,7 +210,9 @@ def progress_of(url: str) -> StoreProgress:
         runs = list_runs(store)
         stopped = tuple(run for run in runs if run.status in (RunStatus.CANCELLED, RunStatus.PAUSED))
         unfinished = tuple(run for run in runs if run.status != RunStatus.FINISHED and run not in stopped)
-        return StoreProgress(sum(_entries(store, run.stream) for run in runs) + _landed(store), unfinished, stopped)
+        return StoreProgress(
+            sum(_entries(store, run.stream) for run in runs) + _count_entries(store), unfinished, stopped
+        )
     finally:
         store.close()
 
@@ -219,13 +221,13 @@ def _entries(store: Store, stream: int) -> int:
     return sum(int(count) for kind, count in store.read("entry_counts", (stream,)) if kind in PROGRESS)
 
 
-def _landed(store: Store) -> int:
+def _count_entries(store: Store) -> int:
     """Count the entries written outside of runs, in the streams of processes."""
     streams = [stream for stream, kind, *_ in store.read("all_streams") if kind == "process"]
     return sum(_entries(store, stream) for stream in streams)
 
 
-def where(url: str, run: RunSummary) -> list[str]:
+def describe_crash_place(url: str, run: RunSummary) -> list[str]:
     """Describe the place of a repeated crash: the last finished call and the last entry of a run."""
     store = open_store(url, create=False, wary=True)
     try:
@@ -238,7 +240,7 @@ def where(url: str, run: RunSummary) -> list[str]:
     return [f"last done: {done[-1]}" if done else "nothing is done yet", f"last entry: {told[-1]}"]
 
 
-def _ended(code: int) -> str:
+def _describe_exit(code: int) -> str:
     if code >= 0:
         return f"it ended with {code}"
     try:
@@ -247,7 +249,7 @@ def _ended(code: int) -> str:
         return f"it was killed by signal {-code}"
 
 
-def _waiting(progress: StoreProgress) -> str:
+def _describe_wait(progress: StoreProgress) -> str:
     names = ", ".join(clean(run.id) for run in progress.unfinished[:3])
     more = f" and {len(progress.unfinished) - 3} more" if len(progress.unfinished) > 3 else ""
     return f", to continue {names}{more}" if names else ""

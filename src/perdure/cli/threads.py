@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from perdure.cli.output import CommandOutput, ago, clean, counted, shown
+from perdure.cli.output import CommandOutput, clean, format_age, format_count, format_value
 from perdure.cli.store_option import (
+    add_common_options,
     agent_option,
-    common,
-    existing_store,
-    must_be_one,
     open_engine,
+    open_existing_store,
+    require_one_agent,
     select_agents,
     url_of,
 )
@@ -46,7 +46,7 @@ CHANGES_SHOWN = 8
     type=click.IntRange(min=0),
     help=f"With THREAD: checkpoints to show; 0: all. Default: {POINTS_SHOWN}, with --json all.",
 )
-@common
+@add_common_options
 def threads(
     thread: str | None, agent: str | None, at: str | None, last: int | None, url: str | None, as_json: bool
 ) -> int:
@@ -58,22 +58,22 @@ def threads(
     out = CommandOutput(as_json)
     if thread is not None:
         return show_thread(out, thread, agent, at, last, url)
-    with existing_store(url) as store:
+    with open_existing_store(url) as store:
         names, now = list(select_agents(store, agent)), store.clock.wall_ms()
     found: list[tuple[str, ThreadInfo]] = []
     for name in names:
         with open_engine(name, url_of(url)) as engine:
-            found += [(name, info) for info in listing.listed(engine)]
+            found += [(name, info) for info in listing.list_threads(engine)]
     _print_list(out, sorted(found, key=lambda one: one[1].at), now)
     return 0
 
 
 def has_thread(store: Store, thread: str, agent: str | None) -> bool:
     """Whether an agent has a thread with that id."""
-    return bool(_having(store, thread, agent))
+    return bool(_find_owners(store, thread, agent))
 
 
-def _having(store: Store, thread: str, agent: str | None) -> dict[str, str]:
+def _find_owners(store: Store, thread: str, agent: str | None) -> dict[str, str]:
     """Return the agents that have a thread with that id."""
     found = select_agents(store, agent).items()
     return {name: name for name, owner in found if _has(store, owner, thread)}
@@ -89,14 +89,14 @@ def show_thread(
     out: CommandOutput, thread: str, agent: str | None, at: str | None, last: int | None, url: str | None
 ) -> int:
     """Show one thread: its values, and the changes of each checkpoint."""
-    with existing_store(url) as store:
-        whose = must_be_one(_having(store, thread, agent), "thread")
+    with open_existing_store(url) as store:
+        whose = require_one_agent(_find_owners(store, thread, agent), "thread")
         now, everybody = store.clock.wall_ms(), list(select_agents(store, agent))
     if whose is None:
-        raise _missing(thread, everybody, url)
+        raise _not_found_error(thread, everybody, url)
     count = last if last is not None else 0 if out.as_json else POINTS_SHOWN
     with open_engine(whose, url_of(url)) as engine:
-        [own] = [item for item in listing.listed(engine) if item.id == thread]
+        [own] = [item for item in listing.list_threads(engine) if item.id == thread]
         if own.framework == "perdure":
             return _show_turns(out, engine, own, count, now)
         points = listing.history(engine, thread, limit=count or None)
@@ -106,9 +106,10 @@ def show_thread(
         out.json(_as_json(whose, own, at, values, points, changes))
         return 0
     _print_facts(out, whose, own, at, now)
-    out.heading("values")
+    out.print_heading("values")
     out.table(
-        ("CHANNEL", "VALUE"), [(clean(name), shown(_open(value))) for name, value in values.items() if not _inner(name)]
+        ("CHANNEL", "VALUE"),
+        [(clean(name), format_value(_unpack(value))) for name, value in values.items() if not _inner(name)],
     )
     _print_points(out, own, points, changes)
     return 0
@@ -120,26 +121,30 @@ def _show_turns(out: CommandOutput, engine: Engine, info: ThreadInfo, count: int
     if out.as_json:
         told = [{**msgspec.structs.asdict(turn), "began": turn.began.isoformat()} for turn in turns]
         queued = [one.input for one in index.queued]
-        out.json({"agent": engine.name, **_told(info), "values": index.state, "history": told, "pending": queued})
+        out.json(
+            {"agent": engine.name, **_thread_as_json(info), "values": index.state, "history": told, "pending": queued}
+        )
         return 0
-    facts = f"thread {clean(info.id)} of {clean(engine.name)}, {counted(info.turns, 'turn')}, {_ago(info, now)}"
+    facts = (
+        f"thread {clean(info.id)} of {clean(engine.name)}, {format_count(info.turns, 'turn')}, {_format_age(info, now)}"
+    )
     out.line(facts, style="bold")
     if index.state:
-        out.heading("state")
-        out.table(("KEY", "VALUE"), [(clean(key), shown(value)) for key, value in index.state.items()])
-    out.heading("turns")
-    rows = [(clean(turn.run), turn.status.value, shown(turn.input), shown(turn.result)) for turn in turns]
+        out.print_heading("state")
+        out.table(("KEY", "VALUE"), [(clean(key), format_value(value)) for key, value in index.state.items()])
+    out.print_heading("turns")
+    rows = [(clean(turn.run), turn.status.value, format_value(turn.input), format_value(turn.result)) for turn in turns]
     out.table(("RUN", "STATUS", "INPUT", "REPLY"), rows)
     for one in index.queued:
-        out.line(f"queued: {shown(one.input)}")
+        out.line(f"queued: {format_value(one.input)}")
     return 0
 
 
-def _missing(thread: str, agents: Sequence[str], url: str | None) -> ThreadNotFound:
+def _not_found_error(thread: str, agents: Sequence[str], url: str | None) -> ThreadNotFound:
     there: list[str] = []
     for name in agents:
         with open_engine(name, url_of(url)) as engine:
-            there += [info.id for info in listing.listed(engine)]
+            there += [info.id for info in listing.list_threads(engine)]
     hint = name_hint(thread, there, "agent.thread(id) creates them, and graphs with PerdureSaver and a thread_id")
     return ThreadNotFound(clean(f"there is no thread {thread!r}"), hint=clean(hint))
 
@@ -154,7 +159,7 @@ def _changes(engine: Engine, point: PointInfo) -> list[Change]:
         return []
 
 
-def _open(value: Any) -> Any:
+def _unpack(value: Any) -> Any:
     return (
         Unreadable(f"<{len(value.data)} bytes of a serializer: {value.form}>") if type(value) is ForeignValue else value
     )
@@ -170,30 +175,30 @@ def _inner(channel: str) -> bool:
 
 def _print_list(out: CommandOutput, found: Sequence[tuple[str, ThreadInfo]], now: int) -> None:
     if out.as_json:
-        out.json([{"agent": agent, **_told(info)} for agent, info in found])
+        out.json([{"agent": agent, **_thread_as_json(info)} for agent, info in found])
     elif not found:
         out.line(
             "no threads; agent.thread(id) creates them, and LangGraph with perdure.adapters.langgraph.PerdureSaver"
         )
     else:
         rows = [
-            (clean(thread.id), clean(agent), thread.framework, _size(thread), _ago(thread, now))
+            (clean(thread.id), clean(agent), thread.framework, _size(thread), _format_age(thread, now))
             for agent, thread in found
         ]
         out.table(("THREAD", "AGENT", "FRAMEWORK", "SIZE", "LAST"), rows)
 
 
 def _size(info: ThreadInfo) -> str:
-    return counted(info.turns, "turn") if info.turns else counted(info.checkpoints, "checkpoint")
+    return format_count(info.turns, "turn") if info.turns else format_count(info.checkpoints, "checkpoint")
 
 
-def _ago(info: ThreadInfo, now: int) -> str:
-    return ago(int(info.at.timestamp() * 1000), now)
+def _format_age(info: ThreadInfo, now: int) -> str:
+    return format_age(int(info.at.timestamp() * 1000), now)
 
 
 def _print_facts(out: CommandOutput, agent: str, info: ThreadInfo, at: str | None, now: int) -> None:
-    where = f"as it was at {clean(at)}" if at is not None else _ago(info, now)
-    count = counted(info.checkpoints, "checkpoint")
+    where = f"as it was at {clean(at)}" if at is not None else _format_age(info, now)
+    count = format_count(info.checkpoints, "checkpoint")
     out.line(f"thread {clean(info.id)} of {clean(agent)}, {count}, {where}", style="bold")
 
 
@@ -201,7 +206,9 @@ def _print_points(
     out: CommandOutput, info: ThreadInfo, points: Sequence[PointInfo], changes: Sequence[list[Change]]
 ) -> None:
     more = len(points) < info.checkpoints
-    out.heading(f"checkpoints, the newest {len(points)} of {info.checkpoints}" if more else "checkpoints, newest first")
+    out.print_heading(
+        f"checkpoints, the newest {len(points)} of {info.checkpoints}" if more else "checkpoints, newest first"
+    )
     for point, changed in zip(points, changes, strict=True):
         where = f" of {clean(point.ns)}" if point.ns else ""
         step = f"step {point.step}" if point.step is not None else ""
@@ -213,10 +220,10 @@ def _print_points(
         if len(lines) > CHANGES_SHOWN:
             out.line(f"  … {len(lines) - CHANGES_SHOWN} more; --json shows all")
         if point.pending:
-            out.line(f"  {counted(len(point.pending), 'task has', 'tasks have')} written since")
+            out.line(f"  {format_count(len(point.pending), 'task has', 'tasks have')} written since")
 
 
-def _told(info: ThreadInfo) -> dict[str, Any]:
+def _thread_as_json(info: ThreadInfo) -> dict[str, Any]:
     return {
         "id": info.id,
         "checkpoints": info.checkpoints,
@@ -246,5 +253,11 @@ def _as_json(
         }
         for point, changed in zip(points, changes, strict=True)
     ]
-    shown_values = {name: _open(value) for name, value in values.items()}
-    return {"agent": agent, **_told(info), "shown": at or info.newest, "values": shown_values, "history": told}
+    shown_values = {name: _unpack(value) for name, value in values.items()}
+    return {
+        "agent": agent,
+        **_thread_as_json(info),
+        "shown": at or info.newest,
+        "values": shown_values,
+        "history": told,
+    }

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from perdure import records as r
-from perdure.cli.output import clean, counted, shown, size
+from perdure.cli.output import clean, format_count, format_value, size
 from perdure.journal.project import order_text
 from perdure.records.tasks import TaskTried
 from perdure.run.prices import NANOS
-from perdure.run.usage import in_dollars
+from perdure.run.usage import format_dollars
 
 BodyUnpacker = Callable[[bytes], Any]
 VALUE_CHARACTERS_MAX = 80
@@ -35,15 +35,15 @@ def _memories(ids: Sequence[str]) -> str:
     return f"memory {ids[0]}" if len(ids) == 1 else f"{len(ids)} memories"
 
 
-def _took(microseconds: int) -> str:
+def _format_duration(microseconds: int) -> str:
     return f"{microseconds / 1e6:.1f} s" if microseconds >= 1_000_000 else f"{microseconds / 1e3:.1f} ms"
 
 
 def _usage(usage: r.ModelUsage) -> str:
-    cost = in_dollars(usage.cost / NANOS) if usage.calls > usage.unpriced else "cost unknown"
+    cost = format_dollars(usage.cost / NANOS) if usage.calls > usage.unpriced else "cost unknown"
     unknown = f" + {usage.unpriced} of unknown cost" if 0 < usage.unpriced < usage.calls else ""
     tokens = f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
-    return f"{counted(usage.calls, 'call')} of {clean(usage.model)}: {tokens}, {cost}{unknown}"
+    return f"{format_count(usage.calls, 'call')} of {clean(usage.model)}: {tokens}, {cost}{unknown}"
 
 
 class _EntryDescriber:
@@ -59,53 +59,59 @@ class _EntryDescriber:
         return words(self, record) if words is not None else type(record).__name__
 
     def _value(self, packed: bytes) -> str:
-        return shown(self._unpack(packed), VALUE_CHARACTERS_MAX)
+        return format_value(self._unpack(packed), VALUE_CHARACTERS_MAX)
 
     def _effect(self, intent: int) -> str:
         return self._names.get(intent, f"of entry {intent}")
 
-    def _with(self, record: r.StepDone | r.EffectDone | r.ItemDone) -> str:
-        parts = [*map(self._write, record.writes), *map(self._landed, record.landed), *map(_usage, record.usage)]
+    def _describe_writes(self, record: r.StepDone | r.EffectDone | r.ItemDone) -> str:
+        parts = [
+            *map(self._write, record.writes),
+            *map(self._describe_change, record.landed),
+            *map(_usage, record.usage),
+        ]
         return f", with {'; '.join(parts)}" if parts else ""
 
-    def _landed(self, change: r.AgentChange) -> str:
+    def _describe_change(self, change: r.AgentChange) -> str:
         if isinstance(change, r.CheckpointMade):
-            return f"checkpoint {shown(change.name)}, version {change.version}"
+            return f"checkpoint {format_value(change.name)}, version {change.version}"
         if isinstance(change, r.CheckpointDropped):
-            return f"checkpoint {shown(change.name)}, version {change.version}, deleted"
+            return f"checkpoint {format_value(change.name)}, version {change.version}, deleted"
         if isinstance(change, r.ArtifactSaved):
-            return f"artifact {shown(change.name)}, version {change.version}, {size(change.size)}"
+            return f"artifact {format_value(change.name)}, version {change.version}, {size(change.size)}"
         if isinstance(change, r.ArtifactDropped):
-            return f"artifact {shown(change.name)}, version {change.version}, deleted"
+            return f"artifact {format_value(change.name)}, version {change.version}, deleted"
         if isinstance(change, r.EventAppended):
             return f"event {clean(change.kind)} {self._value(change.value)}"
         if isinstance(change, r.WorkflowMade):
-            return f"workflow {shown(change.name)}, version {change.version}, {counted(len(change.steps), 'step')}"
+            steps = format_count(len(change.steps), "step")
+            return f"workflow {format_value(change.name)}, version {change.version}, {steps}"
         if isinstance(change, r.WorkflowMoved):
-            return f"workflow {shown(change.name)}: step {clean(change.step)} {change.standing.status}"
+            return f"workflow {format_value(change.name)}: step {clean(change.step)} {change.standing.status}"
         if isinstance(change, r.SignalSent):
-            return f"event {shown(change.name)} sent to run {shown(change.run)}: {self._value(change.value)}"
+            return (
+                f"event {format_value(change.name)} sent to run {format_value(change.run)}: {self._value(change.value)}"
+            )
         if isinstance(change, r.OrderGiven):
             return f"{change.order} of the run of stream {change.stream}, by {clean(change.by)}"
         if isinstance(change, r.TaskQueued):
-            return f"run {shown(change.run)} of task {clean(change.task)} queued in {shown(change.queue)}"
+            return f"run {format_value(change.run)} of task {clean(change.task)} queued in {format_value(change.queue)}"
         if isinstance(change, r.TaskAgain):
-            return f"run {shown(change.run)} queued again by {clean(change.by)}"
+            return f"run {format_value(change.run)} queued again by {clean(change.by)}"
         if isinstance(change, r.ThreadPut):
-            return f"checkpoint {clean(change.id)} of thread {shown(change.thread)}"
+            return f"checkpoint {clean(change.id)} of thread {format_value(change.thread)}"
         if isinstance(change, r.ThreadWrote):
-            return (
-                f"{counted(len(change.writes), 'write')} of task {clean(change.task)} in thread {shown(change.thread)}"
-            )
+            writes = format_count(len(change.writes), "write")
+            return f"{writes} of task {clean(change.task)} in thread {format_value(change.thread)}"
         if isinstance(change, r.ThreadDropped):
-            gone = counted(len(change.points), "checkpoint") + " of " if change.points else ""
-            return f"{gone}thread {shown(change.thread)} deleted"
-        key = f"agent's state[{shown(change.space)}][{shown(change.key)}]"
+            gone = format_count(len(change.points), "checkpoint") + " of " if change.points else ""
+            return f"{gone}thread {format_value(change.thread)} deleted"
+        key = f"agent's state[{format_value(change.space)}][{format_value(change.key)}]"
         return f"{key} = {self._value(change.value)}" if change.value else f"{key} deleted"
 
     def _write(self, write: r.RunWrite) -> str:
         if write.op == r.WriteOp.DELETE:
-            return f"state[{shown(write.key)}] deleted"
+            return f"state[{format_value(write.key)}] deleted"
         if write.op == r.WriteOp.PIN:
             return f"message {write.position} {write.key}ned"
         if write.op == r.WriteOp.COMPACT and write.key.endswith("undo"):
@@ -114,7 +120,7 @@ class _EntryDescriber:
         if write.op == r.WriteOp.COMPACT:
             return f"{'turns' if write.key else 'messages'} before {write.position} compacted: {value}"
         if write.op == r.WriteOp.SET:
-            return f"state[{shown(write.key)}] = {value}"
+            return f"state[{format_value(write.key)}] = {value}"
         return f"message {value}" if write.op == r.WriteOp.MESSAGE else f"event {clean(write.key)} {value}"
 
     def started(self, record: r.RunStarted) -> str:
@@ -126,17 +132,16 @@ class _EntryDescriber:
         return f"forked from run {clean(record.of)} at entry {record.cut}{given}{''.join(f', {one}' for one in others)}"
 
     def undone(self, record: r.Undone) -> str:
-        kept = f", {counted(len(record.kept), 'effect')} kept" if record.kept else ""
+        kept = f", {format_count(len(record.kept), 'effect')} kept" if record.kept else ""
         by = f" by {clean(record.by)}" if record.by else ""
-        return f"{counted(record.steps, 'step')} undone{by}: as it was after entry {record.to}{kept}"
+        return f"{format_count(record.steps, 'step')} undone{by}: as it was after entry {record.to}{kept}"
 
     def resumed(self, record: r.RunResumed) -> str:
         return f"resumed in {clean(str(record.holder))}"
 
     def step_done(self, record: r.StepDone) -> str:
-        return (
-            f"step {_call(record.call)} -> {self._value(record.result)} in {_took(record.took_us)}{self._with(record)}"
-        )
+        took = _format_duration(record.took_us)
+        return f"step {_call(record.call)} -> {self._value(record.result)} in {took}{self._describe_writes(record)}"
 
     def step_failed(self, record: r.StepFailed) -> str:
         kept = f"; kept of its result: {self._value(record.result)}" if record.result else ""
@@ -152,11 +157,11 @@ class _EntryDescriber:
         return f"effect {self._effect(record.intent)} begins again: {clean(record.reason)}"
 
     def effect_done(self, record: r.EffectDone) -> str:
-        who = {"body": f"in {_took(record.took_us)}", "check": "according to its check"}.get(
+        who = {"body": f"in {_format_duration(record.took_us)}", "check": "according to its check"}.get(
             record.how, f"according to {clean(record.note)}"
         )
         result = f"effect {self._effect(record.intent)} -> {self._value(record.result)} {who}"
-        return result + self._with(record)
+        return result + self._describe_writes(record)
 
     def effect_failed(self, record: r.EffectFailed) -> str:
         how = "given up" if record.final else "did not happen"
@@ -166,19 +171,21 @@ class _EntryDescriber:
         return f"effect {self._effect(record.intent)} in doubt: {clean(record.text)}"
 
     def item(self, record: r.ItemDone) -> str:
-        return f"item {clean(record.scope.rstrip('/'))} done{self._with(record)}"
+        return f"item {clean(record.scope.rstrip('/'))} done{self._describe_writes(record)}"
 
     def wrote(self, record: r.Wrote) -> str:
-        return "; ".join([*map(self._landed, record.landed), *map(_usage, record.usage)]) or self._write(record.write)
+        return "; ".join([*map(self._describe_change, record.landed), *map(_usage, record.usage)]) or self._write(
+            record.write
+        )
 
     def replayed(self, record: r.Replayed) -> str:
-        steps = counted(sum(one.steps for one in record.saved), "step")
+        steps = format_count(sum(one.steps for one in record.saved), "step")
         called = [_usage(one.usage) for one in record.saved if one.usage.calls]
-        spared = "; ".join([_took(sum(one.took_us for one in record.saved)), *called])
+        spared = "; ".join([_format_duration(sum(one.took_us for one in record.saved)), *called])
         return f"skipped {steps}, which were already recorded: {spared}"
 
     def remembered(self, record: r.MemoryKept) -> str:
-        about = f" about {shown(record.about)}" if record.about else ""
+        about = f" about {format_value(record.about)}" if record.about else ""
         return f"{record.kind} memory {record.id}{about}: {self._value(record.value)}"
 
     def wait_ended(self, record: r.WaitEnded) -> str:

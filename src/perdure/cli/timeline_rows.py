@@ -119,7 +119,7 @@ class TimelineBuilder:
         for row in self._open.values():
             row.ended = self._last if status else max(now, self._last)
         counts = Counter(row.what for row in self._rows if row.what in ("step", "effect") and row.status == "done")
-        return RunTimeline(_grouped(self._rows, items), self._openings, self._usage, counts)
+        return RunTimeline(_group_loops(self._rows, items), self._openings, self._usage, counts)
 
     def _row(self, what: str, name: str, event: r.JournalEntry, **more: Any) -> TimelineRow:
         self._rows.append(TimelineRow(what, name, event.seq, event.at, event.at, **more))
@@ -211,7 +211,7 @@ class TimelineBuilder:
         return True
 
 
-def _grouped(rows: Iterable[TimelineRow], items: bool) -> list[TimelineRow]:
+def _group_loops(rows: Iterable[TimelineRow], items: bool) -> list[TimelineRow]:
     """Order rows by time, and show a loop as one row."""
     found, loops, labels = list[TimelineRow](), dict[str, TimelineRow](), dict[str, set[str]]()
     for row in sorted(rows, key=lambda row: (row.begun, row.seq)):

@@ -12,8 +12,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from perdure.cli.output import CommandOutput, clean, counted, size, when
-from perdure.cli.store_option import common, existing_store, url_of
+from perdure.cli.output import CommandOutput, clean, format_count, format_time, size
+from perdure.cli.store_option import add_common_options, open_existing_store, url_of
 from perdure.errors import AgentNotFound, ExportDamaged
 from perdure.kernel.engine import Engine
 from perdure.transfer.check import VerifiedExport, check
@@ -49,7 +49,7 @@ _passphrase = click.option(
 )
 @click.option("--dry-run", is_flag=True, help="Only report what would be exported, and what would stay behind.")
 @_passphrase
-@common
+@add_common_options
 def export(
     agent: str,
     file: Path,
@@ -68,7 +68,7 @@ def export(
     refuses to continue. The file is signed, and verified while it is written.
     """
     out = CommandOutput(as_json)
-    with existing_store(url) as store:
+    with open_existing_store(url) as store:
         names = [str(name) for name, *_ in store.read("all_agents")]
     if agent not in names:
         raise AgentNotFound(clean(f"there is no agent {agent!r} in this store"), hint=clean(did_you_mean(agent, names)))
@@ -102,8 +102,9 @@ def _tell_export(out: CommandOutput, told: Exported) -> None:
 
 
 def _counts(entries: int, objects: int, archives: int) -> str:
-    also = f" and {counted(archives, 'archive')}" if archives else ""
-    return f"{counted(entries, 'entry', 'entries')}{',' if archives else ' and'} {counted(objects, 'object')}{also}"
+    also = f" and {format_count(archives, 'archive')}" if archives else ""
+    comma = "," if archives else " and"
+    return f"{format_count(entries, 'entry', 'entries')}{comma} {format_count(objects, 'object')}{also}"
 
 
 def _tell_notes(out: CommandOutput, notes: Sequence[str]) -> None:
@@ -127,7 +128,7 @@ def _tell_notes(out: CommandOutput, notes: Sequence[str]) -> None:
 )
 @click.option("--check", "only_check", is_flag=True, help="Only verify the file, and show which agent it has.")
 @_passphrase
-@common
+@add_common_options
 def import_(
     file: Path,
     name: str | None,
@@ -147,8 +148,8 @@ def import_(
     """
     out = CommandOutput(as_json)
     if only_check:
-        return _only_check(out, file)
-    passphrase = _needed(file, secret, take_back)
+        return _check_only(out, file)
+    passphrase = _read_passphrase(file, secret, take_back)
     with closing(Engine(name or header_of(file).agent, store=url)) as engine, out.progress("importing") as progress:
         tell = partial(_show_progress, progress)
         asked = {"passphrase": passphrase, "origin": origin}
@@ -161,7 +162,7 @@ def _show_progress(progress: Callable[[int, int], None], _: str, done: int, tota
     progress(done, total)
 
 
-def _only_check(out: CommandOutput, file: Path) -> int:
+def _check_only(out: CommandOutput, file: Path) -> int:
     try:
         with out.progress("checking") as progress:
             found = check(file, progress)
@@ -180,13 +181,13 @@ def _tell_check(out: CommandOutput, found: VerifiedExport) -> None:
     key = header.public_key.hex()
     if out.as_json:
         counts = {"streams": end.streams, "entries": end.entries, "objects": end.objects}
-        about = {"agent": header.agent, "public_key": key, "move": header.move, "at": when(header.at)}
+        about = {"agent": header.agent, "public_key": key, "move": header.move, "at": format_time(header.at)}
         more = {"signed": found.signed, "private_key": found.key is not None, "contents": end.contents.hex()}
         stays = {"archives": found.archives, "notes": found.notes}
         out.json({"file": found.path, "ok": True, **about, **counts, **more, **stays})
         return
     how = "moved out" if header.move else "copied"
-    out.line(clean(f"{found.path}: agent {header.agent}, {how} on {when(header.at)}"))
+    out.line(clean(f"{found.path}: agent {header.agent}, {how} on {format_time(header.at)}"))
     out.line(f"{_counts(end.entries, end.objects, found.archives)}, all verified")
     out.line(f"contents {end.contents.hex()}")
     out.line(f"{'signed by' if found.signed else 'NOT signed by'} key {key}")
@@ -202,7 +203,7 @@ def _tell_import(out: CommandOutput, told: Imported) -> None:
     if told.how == "moved":
         out.line(f"arrival {told.number}: another arrival number of this file means that the agent was imported twice")
     if told.archives:
-        out.line(f"{counted(told.archives, 'archive')} next to the store: keep them")
+        out.line(f"{format_count(told.archives, 'archive')} next to the store: keep them")
     _tell_notes(out, told.notes)
     if not told.signed:
         out.line("the file was not signed: its origin is not proven")
@@ -210,7 +211,7 @@ def _tell_import(out: CommandOutput, told: Imported) -> None:
         out.line("the private key is not here: heads stay unsigned, and `perdure verify` reports it")
 
 
-def _needed(file: Path, secret: Path | None, take_back: bool) -> str | None:
+def _read_passphrase(file: Path, secret: Path | None, take_back: bool) -> str | None:
     """Return the passphrase if the file's private key is needed. A child has its own key; `take_back` still has it."""
     header = header_of(file)
     wanted = header.private_key and header.move and not take_back

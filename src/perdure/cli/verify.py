@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from perdure.cli.output import CommandOutput, clean, counted, plain, shown, when
-from perdure.cli.store_option import common, existing_store
+from perdure.cli.output import CommandOutput, clean, format_count, format_time, format_value, to_json_value
+from perdure.cli.store_option import add_common_options, open_existing_store
 from perdure.journal import anchor as anchors
 from perdure.journal import keys
 from perdure.journal import rebuild as views
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     "--anchor", "against", type=click.Path(path_type=Path), help="Compare with this anchor: finds a rollback."
 )
 @click.option("--export-anchor", "export", type=click.Path(path_type=Path), help="Write an anchor if all is well.")
-@common
+@add_common_options
 def verify(against: Path | None, export: Path | None, url: str | None, as_json: bool) -> int:
     """Detect entries that were edited, removed or reordered.
 
@@ -35,9 +35,9 @@ def verify(against: Path | None, export: Path | None, url: str | None, as_json: 
     out = CommandOutput(as_json)
     if export is not None and export.exists() and export != against:
         raise click.UsageError(f"{export} exists; to replace an anchor, compare with it first: --anchor {export}")
-    anchor = anchors.read_anchor(against.read_bytes()) if against is not None else None
+    anchor = anchors.decode_anchor(against.read_bytes()) if against is not None else None
     heads: list[anchors.AnchoredHead] = []
-    with existing_store(url) as store:
+    with open_existing_store(url) as store:
         public = journal.agent_keys(store)
         # Refuses the anchor of another store now, but compares lazily, when the findings are read.
         differences = anchors.compare(store, anchor, public) if anchor is not None else ()
@@ -67,8 +67,8 @@ def _print_report(out: CommandOutput, report: VerifyReport, findings: list[Verif
     counts = {name: getattr(report, name) for name in ("streams", "entries", "seals", "objects", "erased", "unsealed")}
     damage = report.left_off + sum(finding.severity == Severity.DAMAGE for finding in findings)
     if out.as_json:
-        listed = [{**plain(_fields(finding)), "severity": finding.severity.value} for finding in findings]
-        arrivals = [{**msgspec.structs.asdict(item), "at": when(item.at)} for item in report.arrivals]
+        listed = [{**to_json_value(_fields(finding)), "severity": finding.severity.value} for finding in findings]
+        arrivals = [{**msgspec.structs.asdict(item), "at": format_time(item.at)} for item in report.arrivals]
         more = {"findings": listed, "left_off": report.left_off, "anchor": written, "arrivals": arrivals}
         out.json({"ok": not damage, **counts, **more})
         return
@@ -87,12 +87,12 @@ def _print_report(out: CommandOutput, report: VerifyReport, findings: list[Verif
         out.table(("SEVERITY", "WHAT", "STREAM", "ENTRY", "RUN", "FINDING"), rows)
     if report.left_off:
         out.line(f"and {report.left_off} more")
-    verdict = f"damaged: {counted(damage, 'finding')}" if damage else "ok"
+    verdict = f"damaged: {format_count(damage, 'finding')}" if damage else "ok"
     out.line(f"{verdict}; " + ", ".join(_count_text(name, count) for name, count in counts.items()))
     for arrival in report.arrivals:
         out.line(
             clean(
-                f"agent {arrival.agent} arrived on {when(arrival.at)} ({arrival.how}): "
+                f"agent {arrival.agent} arrived on {format_time(arrival.at)} ({arrival.how}): "
                 f"number {arrival.number}, file {arrival.file}"
             )
         )
@@ -101,7 +101,7 @@ def _print_report(out: CommandOutput, report: VerifyReport, findings: list[Verif
 
 
 def _count_text(name: str, count: int) -> str:
-    return counted(
+    return format_count(
         count, {"streams": "stream", "entries": "entry", "seals": "seal", "objects": "object"}.get(name, name), name
     )
 
@@ -112,14 +112,14 @@ def _fields(finding: VerifyFinding) -> dict[str, Any]:
 
 @click.command()
 @click.option("--check", "only_check", is_flag=True, help="Change nothing; report differences with exit code 1.")
-@common
+@add_common_options
 def rebuild(only_check: bool, url: str | None, as_json: bool) -> int:
     """Rebuild the views from the journal.
 
     Queries read the views (agents, runs, state, questions, answers); the journal is the source of truth.
     """
     out = CommandOutput(as_json)
-    with existing_store(url) as store:
+    with open_existing_store(url) as store:
         return _check_views(out, store) if only_check else _rebuild_views(out, store)
 
 
@@ -128,7 +128,7 @@ def _rebuild_views(out: CommandOutput, store: Store) -> int:
     if out.as_json:
         out.json({"rebuilt": list(views.TABLES), "entries": entries})
     else:
-        out.line(f"rebuilt {', '.join(views.TABLES)} from {counted(entries, 'entry', 'entries')}")
+        out.line(f"rebuilt {', '.join(views.TABLES)} from {format_count(entries, 'entry', 'entries')}")
     return 0
 
 
@@ -144,12 +144,14 @@ def _check_views(out: CommandOutput, store: Store) -> int:
         out.line("ok: every view equals the journal")
         return 0
     rows = [
-        (difference.view, ", ".join(map(shown, difference.key)), difference.what, _difference(difference))
+        (difference.view, ", ".join(map(format_value, difference.key)), difference.what, _difference(difference))
         for difference in differences
     ]
     out.table(("VIEW", "KEY", "WHAT", "JOURNAL AND VIEW"), rows)
     count = len(differences)
-    out.line(f"{counted(count, 'row')} {'differs' if count == 1 else 'differ'}; `perdure rebuild` rebuilds the views")
+    out.line(
+        f"{format_count(count, 'row')} {'differs' if count == 1 else 'differ'}; `perdure rebuild` rebuilds the views"
+    )
     return 1
 
 
@@ -159,4 +161,6 @@ def _difference(difference: views.ViewDifference) -> str:
         if difference.what == "differs"
         else ()
     )
-    return "; ".join(f"{name}: {shown(ours, 60)}, found {shown(theirs, 60)}" for name, ours, theirs in triples)
+    return "; ".join(
+        f"{name}: {format_value(ours, 60)}, found {format_value(theirs, 60)}" for name, ours, theirs in triples
+    )

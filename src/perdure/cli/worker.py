@@ -17,7 +17,7 @@ from perdure.api.aio import AsyncAgent
 from perdure.api.aio.worker import AsyncWorker
 from perdure.api.sync import Agent
 from perdure.api.sync.worker import Worker
-from perdure.cli.output import clean, counted
+from perdure.cli.output import clean, format_count
 from perdure.cli.program import load_agent
 from perdure.cli.store_option import json_option
 from perdure.values.limits import TASKS_AT_ONCE
@@ -46,17 +46,17 @@ def worker(program: str, queues: tuple[str, ...], concurrency: int, verbose: boo
     wanted = list(queues) or None
     made: Worker | AsyncWorker
     if isinstance(agent, Agent):
-        made = Worker(agent._engine, wanted, concurrency, telling.run)
+        made = Worker(agent._engine, wanted, concurrency, telling.report_run)
     else:
-        made = AsyncWorker(agent._engine, wanted, concurrency, telling.run)
+        made = AsyncWorker(agent._engine, wanted, concurrency, telling.report_run)
     _drain_on_signals(made, telling)
     agent._engine.ensure_agent()  # opens the store now, so that signals are handled from here on
-    telling.begins(agent, wanted, concurrency)
+    telling.report_start(agent, wanted, concurrency)
     if isinstance(made, AsyncWorker):
         asyncio.run(made.run())
     else:
         made.run()
-    telling.ends()
+    telling.report_end()
     return 0
 
 
@@ -81,7 +81,7 @@ class _WorkerOutput:
         self._lock = threading.Lock()
         self.draining = False
 
-    def begins(self, agent: Agent | AsyncAgent, queues: list[str] | None, concurrency: int) -> None:
+    def report_start(self, agent: Agent | AsyncAgent, queues: list[str] | None, concurrency: int) -> None:
         """Report that the worker is ready."""
         engine = agent._engine
         shown = ", ".join(map(clean, queues)) if queues else "all"
@@ -90,7 +90,7 @@ class _WorkerOutput:
         facts = {"agent": engine.name, "store": engine.shown_url, "queues": queues, "tasks": sorted(tasks_of(engine))}
         self._print({"worker": "ready", **facts, "concurrency": concurrency}, f"{text}{concurrency} at a time")
 
-    def run(self, run: str, task: str, what: str) -> None:
+    def report_run(self, run: str, task: str, what: str) -> None:
         """Report the start or outcome of a run."""
         outcome, _, why = what.partition(": ")
         with self._lock:
@@ -103,9 +103,9 @@ class _WorkerOutput:
     def drains(self, under_way: int) -> None:
         """Report that the worker takes no new runs."""
         self.draining = True
-        self._print({"worker": "draining", "under_way": under_way}, f"draining: {counted(under_way, 'open run')}")
+        self._print({"worker": "draining", "under_way": under_way}, f"draining: {format_count(under_way, 'open run')}")
 
-    def ends(self) -> None:
+    def report_end(self) -> None:
         """Report that the worker has ended."""
         counts = {name: self._counts[name] for name in ("finished", "failed", "parked", "drained")}
         told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from perdure.cli.output import CommandOutput, clean, when
-from perdure.cli.output import shown as value_shown
-from perdure.cli.store_option import agent_option, common, existing_store
+from perdure.cli.output import CommandOutput, clean, format_time, format_value
+from perdure.cli.store_option import add_common_options, agent_option, open_existing_store
 from perdure.errors import WorkflowNotFound
 from perdure.journal.trees.tolerant_read import tolerant
 from perdure.values.hints import name_hint
@@ -28,7 +27,7 @@ _STYLES = {"completed": "green", "in_progress": "cyan", "failed": "bold red", "b
 
 @click.group(invoke_without_command=True)
 @agent_option
-@common
+@add_common_options
 @click.pass_context
 def workflows(context: click.Context, agent: str | None, url: str | None, as_json: bool) -> int:
     """Show the workflows of agents, with the status of every step."""
@@ -37,7 +36,7 @@ def workflows(context: click.Context, agent: str | None, url: str | None, as_jso
 
 @workflows.command("list")
 @agent_option
-@common
+@add_common_options
 def list_workflows(agent: str | None, url: str | None, as_json: bool) -> int:
     """List the workflows and their progress."""
     return _print_list(_outer(url, "url"), _outer(agent, "agent"), _outer(as_json, "as_json"))
@@ -49,7 +48,7 @@ def list_workflows(agent: str | None, url: str | None, as_json: bool) -> int:
 @click.option("--version", type=click.IntRange(1, NUMBER_MAX), help="An older version. Default: the newest.")
 @click.option("--markdown", is_flag=True, help="Print a checklist in Markdown.")
 @click.option("--mermaid", is_flag=True, help="Print a flow chart as Mermaid text.")
-@common
+@add_common_options
 def show_workflow(
     name: str,
     agent: str | None,
@@ -62,8 +61,8 @@ def show_workflow(
     """Show one workflow: finished steps, steps in progress with their process, next steps."""
     as_json = _outer(as_json, "as_json")
     out = CommandOutput(as_json)
-    with existing_store(_outer(url, "url")) as store:
-        plan = _found(store, name, _outer(agent, "agent"), version)
+    with open_existing_store(_outer(url, "url")) as store:
+        plan = _find_workflow(store, name, _outer(agent, "agent"), version)
     if as_json:
         out.json(_as_json(plan))
     elif markdown or mermaid:
@@ -81,14 +80,14 @@ def _outer(given: T, option: str) -> T:
     return given or outer
 
 
-def _all(store: Store, agent: str | None) -> list[WorkflowRef]:
+def _list_workflows(store: Store, agent: str | None) -> list[WorkflowRef]:
     reader = WorkflowReader(store)
     names = [name for name, *_ in store.read("all_agents") if agent in (None, name)]
-    return [which for name in names for which in reader.listed(name)]
+    return [which for name in names for which in reader.list_workflows(name)]
 
 
-def _found(store: Store, name: str, agent: str | None, version: int | None) -> WorkflowSnapshot:
-    reader, there = WorkflowReader(store, unpack=tolerant(store)), _all(store, agent)
+def _find_workflow(store: Store, name: str, agent: str | None, version: int | None) -> WorkflowSnapshot:
+    reader, there = WorkflowReader(store, unpack=tolerant(store)), _list_workflows(store, agent)
     found = [which for which in there if which.name == name]
     if len(found) > 1:
         agents = ", ".join(clean(which.agent) for which in found)
@@ -101,8 +100,8 @@ def _found(store: Store, name: str, agent: str | None, version: int | None) -> W
 
 def _print_list(url: str | None, agent: str | None, as_json: bool) -> int:
     out = CommandOutput(as_json)
-    with existing_store(url) as store:
-        plans = [WorkflowReader(store).bare(which) for which in _all(store, agent)]
+    with open_existing_store(url) as store:
+        plans = [WorkflowReader(store).read_without_values(which) for which in _list_workflows(store, agent)]
     if as_json:
         out.json([_summary(plan) for plan in plans])
     elif not plans:
@@ -137,7 +136,7 @@ def _print_tree(out: CommandOutput, plan: WorkflowSnapshot) -> None:
 
 def _line(plan: WorkflowSnapshot, step: WorkflowStep) -> str:
     told = rendering.remark(plan, step)
-    result = f" -> {value_shown(step.result, 60)}" if step.result is not None else ""
+    result = f" -> {format_value(step.result, 60)}" if step.result is not None else ""
     return f"{rendering.SIGNS[step.status]} {clean(rendering.label(step))}{result}" + (
         f"  ({clean(told)})" if told else ""
     )
@@ -177,4 +176,4 @@ def _as_json(plan: WorkflowSnapshot) -> dict[str, Any]:
 
 
 def _iso(at: datetime) -> str:
-    return when(int(at.timestamp() * 1000))
+    return format_time(int(at.timestamp() * 1000))

@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from perdure.cli.output import CommandOutput, clean, counted
+from perdure.cli.output import CommandOutput, clean, format_count
 from perdure.cli.store_option import (
+    add_common_options,
     agent_option,
-    common,
-    existing_store,
-    one_agent,
+    find_agent,
     open_engine,
-    repeated_options,
+    open_existing_store,
+    repeat_options,
     url_of,
 )
 from perdure.errors import WorkspaceNotFound
@@ -30,17 +30,17 @@ from perdure.presence.workspace.layout import MARKER
 from perdure.presence.workspace.root import WorkspaceRoot
 from perdure.presence.workspace.scan import FolderMarker, is_sealed, marker_of
 from perdure.presence.workspace.sync import Synced
-from perdure.presence.workspace.wake_up import booted
+from perdure.presence.workspace.wake_up import boot
 from perdure.presence.workspace.workspace import (
     WorkspaceFolder,
     check_context,
-    in_step,
+    explain_unsealed,
+    find_nearest,
     log,
-    nearest,
-    opened,
+    open_workspace,
+    read_status,
     resolve_folder,
-    standing,
-    unsealed,
+    sync_folder,
 )
 from perdure.store import file_of, is_embedded, locate
 
@@ -56,7 +56,7 @@ git_option = click.option(
 
 
 def _command(command: F) -> F:
-    return folder_option(agent_option(common(command)))
+    return folder_option(agent_option(add_common_options(command)))
 
 
 @click.command()
@@ -71,16 +71,16 @@ def bootstrap(budget: int, folder: str | None, agent: str | None, url: str | Non
     """
     out = CommandOutput(as_json)
     # With --agent and no folder, the text comes from the journal.
-    path = nearest() if folder is None and (agent or url) else resolve_folder(folder)
+    path = find_nearest() if folder is None and (agent or url) else resolve_folder(folder)
     with _agent_of(path, agent, url) as engine:
-        found = _done(
-            engine, booted(engine, WorkspaceFolder(WorkspaceRoot(path)) if path is not None else None, budget)
+        found = _execute(
+            engine, boot(engine, WorkspaceFolder(WorkspaceRoot(path)) if path is not None else None, budget)
         )
     if as_json:
         sections = [
             {name: getattr(section, name) for name in BootSection.__struct_fields__} for section in found.sections
         ]
-        out.json({**_shown(found), "sections": sections})
+        out.json({**_to_json_types(found), "sections": sections})
         return 0
     for line in found.text.split("\n"):
         print(clean(line))
@@ -98,7 +98,7 @@ def workspace() -> None:
 @click.argument("path", default=".")
 @git_option
 @agent_option
-@common
+@add_common_options
 def init(path: str, use_git: bool | None, agent: str | None, url: str | None, as_json: bool) -> int:
     """Make PATH, or this folder, the workspace of an agent.
 
@@ -106,13 +106,13 @@ def init(path: str, use_git: bool | None, agent: str | None, url: str | None, as
     unless --agent is given.
     """
     out = CommandOutput(as_json)
-    with _at_home(path, agent, url, use_git, new=True) as (engine, home):
-        found = standing(engine, home)
+    with _open_workspace(path, agent, url, use_git, new=True) as (engine, home):
+        found = read_status(engine, home)
     if as_json:
-        out.json(_shown(found))
+        out.json(_to_json_types(found))
         return 0
     out.line(clean(f"{found.path} is the workspace of {engine.name}: {', '.join(found.files)}"))
-    out.line(clean(f"Edit them as you like, then: perdure bootstrap --path {path}{repeated_options(url)}"))
+    out.line(clean(f"Edit them as you like, then: perdure bootstrap --path {path}{repeat_options(url)}"))
     return 0
 
 
@@ -123,9 +123,9 @@ def sync(folder: str | None, agent: str | None, url: str | None, as_json: bool) 
     out = CommandOutput(as_json)
     path = resolve_folder(folder)
     with _agent_of(path, agent, url) as engine:
-        synced: Synced = _done(engine, in_step(engine, WorkspaceFolder(WorkspaceRoot(path))))
+        synced: Synced = _execute(engine, sync_folder(engine, WorkspaceFolder(WorkspaceRoot(path))))
     if as_json:
-        out.json(_shown(synced))
+        out.json(_to_json_types(synced))
         return 0
     out.line(clean(str(synced)))
     for line in (*([f"commit {synced.commit}"] if synced.commit else []), *synced.notes):
@@ -138,12 +138,12 @@ def sync(folder: str | None, agent: str | None, url: str | None, as_json: bool) 
 def show(folder: str | None, agent: str | None, url: str | None, as_json: bool) -> int:
     """Show the files, the selected context and the tasks of a workspace."""
     out = CommandOutput(as_json)
-    with _at_home(folder, agent, url) as (engine, home):
-        found = standing(engine, home)
+    with _open_workspace(folder, agent, url) as (engine, home):
+        found = read_status(engine, home)
     if as_json:
-        out.json({"agent": engine.name, **_shown(found)})
+        out.json({"agent": engine.name, **_to_json_types(found)})
         return 0
-    out.line(clean(f"{found.path}: {counted(len(found.files), 'file')} of {engine.name}"))
+    out.line(clean(f"{found.path}: {format_count(len(found.files), 'file')} of {engine.name}"))
     for path in found.files:
         out.line(clean(f"  {path}{'  (selected)' if path == f'contexts/{found.context}.md' else ''}"))
     return 0
@@ -154,11 +154,11 @@ def show(folder: str | None, agent: str | None, url: str | None, as_json: bool) 
 @_command
 def switch(name: str, folder: str | None, agent: str | None, url: str | None, as_json: bool) -> int:
     """Select contexts/NAME.md for the bootstrap."""
-    with _at_home(folder, agent, url) as (engine, home):
+    with _open_workspace(folder, agent, url) as (engine, home):
         check_context(engine, name)
-        _done(engine, documents.switch(engine, name))
-        found = standing(engine, home)
-    _print_result(as_json, f"the context is {name}", _shown(found))
+        _execute(engine, documents.switch(engine, name))
+        found = read_status(engine, home)
+    _print_result(as_json, f"the context is {name}", _to_json_types(found))
     return 0
 
 
@@ -177,8 +177,8 @@ def log_text(
     as_json: bool,
 ) -> int:
     """Append TEXT to the log of the day."""
-    with _at_home(folder, agent, url) as (engine, _):
-        _done(engine, log(engine, text, trust, source))
+    with _open_workspace(folder, agent, url) as (engine, _):
+        _execute(engine, log(engine, text, trust, source))
     _print_result(as_json, "noted", {"noted": text})
     return 0
 
@@ -191,22 +191,22 @@ def _print_result(as_json: bool, words: str, told: dict[str, Any]) -> None:
         out.line(clean(words))
 
 
-def _shown(struct: msgspec.Struct) -> dict[str, Any]:
+def _to_json_types(struct: msgspec.Struct) -> dict[str, Any]:
     return msgspec.structs.asdict(struct)
 
 
-def _done(engine: Engine, protocol: Protocol[T]) -> T:
+def _execute(engine: Engine, protocol: Protocol[T]) -> T:
     return drive_sync(engine.store, protocol)
 
 
 @contextmanager
-def _at_home(
+def _open_workspace(
     folder: str | None, agent: str | None, url: str | None, use_git: bool | None = None, *, new: bool = False
 ) -> Iterator[tuple[Engine, WorkspaceFolder]]:
     """Open the agent of a workspace and its synced folder."""
     path = resolve_folder(folder)
     with _agent_of(path, agent, url, new=new) as engine:
-        yield engine, _done(engine, opened(engine, path, use_git))
+        yield engine, _execute(engine, open_workspace(engine, path, use_git))
 
 
 @contextmanager
@@ -224,10 +224,12 @@ def _agent_of(path: str | None, agent: str | None, url: str | None, *, new: bool
     chosen = named or _store_of(marker) or None
     if not new or (chosen and not named):
         url_of(chosen)  # fails if it does not exist: looking must not create a store
-    name = agent or marker.agent or _only_agent(chosen) or (os.path.basename(os.path.realpath(path)) if path else "")
+    name = (
+        agent or marker.agent or _find_only_agent(chosen) or (os.path.basename(os.path.realpath(path)) if path else "")
+    )
     with open_engine(name, locate(chosen)) as engine:
         if path is not None and marker.agent and not (agent and url):
-            _must_be_sealed(engine, path, marker)
+            _require_seal(engine, path, marker)
         yield engine
 
 
@@ -239,20 +241,20 @@ def _store_of(marker: FolderMarker) -> str:
     return marker.store
 
 
-def _must_be_sealed(engine: Engine, path: str, marker: FolderMarker) -> None:
+def _require_seal(engine: Engine, path: str, marker: FolderMarker) -> None:
     """Refuse a folder that its agent has not sealed: a foreign folder, such as a clone, could name any agent."""
     if not is_sealed(engine, marker):
         names = (shlex.quote(name) for name in (path, engine.name, engine.shown_url))
         how = "perdure workspace init {} --agent {} --store {}".format(*names)
         hint = f"if it is yours and you trust its files: `{how}`"
-        raise WorkspaceNotFound(f"{path} was not used: {unsealed(engine)}", hint=hint)
+        raise WorkspaceNotFound(f"{path} was not used: {explain_unsealed(engine)}", hint=hint)
 
 
-def _only_agent(url: str | None) -> str | None:
+def _find_only_agent(url: str | None) -> str | None:
     """Return the agent of a store that has only one; with several, --agent is needed."""
     located = locate(url)
     if is_embedded(located) and not os.path.exists(file_of(located) or ""):
         return None
-    with existing_store(url) as store:
-        found = one_agent(store, None)
+    with open_existing_store(url) as store:
+        found = find_agent(store, None)
     return found[0] if found is not None else None

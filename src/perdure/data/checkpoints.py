@@ -11,19 +11,19 @@ import msgspec
 from perdure import records as r
 from perdure.errors import CheckpointNotFound, PerdureError, WrongType, WrongValue
 from perdure.journal import objects, trees
-from perdure.journal.agent_writes import SetKey, landed_at
+from perdure.journal.agent_writes import SetKey, read_changes_at
 from perdure.journal.checkpoint_writes import NEVER, BaseVersionGone, CheckpointCache, SaveCheckpoint, WrittenCheckpoint
-from perdure.journal.retention_rules import EVERYTHING, RetentionRule, policies_in, stored_form
+from perdure.journal.retention_rules import EVERYTHING, RetentionRule, policies_in, to_state_value
 from perdure.journal.retention_rules import SPACE as RULES
 from perdure.journal.trees.read import content
 from perdure.journal.trees.split import INLINE
 from perdure.kernel.agent_write import enclosing_buffer, land, write
-from perdure.kernel.names import named
+from perdure.kernel.names import check_storable_name
 from perdure.kernel.protocol import Protocol, Read
-from perdure.kernel.scope import WriteBuffer, frame_of, waiting
+from perdure.kernel.scope import WriteBuffer, frame_of, list_buffered_writes
 from perdure.platform.failpoints import Site
 from perdure.run.core import PROCEED, RunCore
-from perdure.run.replay_difference import keeps_recorded
+from perdure.run.replay_difference import handle_difference
 from perdure.run.wait import NO_DEFAULT
 from perdure.values import codec
 from perdure.values.clock import Clock, moment
@@ -78,7 +78,7 @@ class AutosavePace:
         """Return whether a tick came since the last save."""
         return self._ticks > 0
 
-    def due(self) -> bool:
+    def count_tick(self) -> bool:
         """Count a tick and return whether a save is due."""
         self._ticks += 1
         if self._ticks_max:
@@ -105,14 +105,14 @@ class CheckpointRequest(msgspec.Struct, frozen=True):
         """Check the arguments of `create`."""
         if isinstance(labels, str):
             raise WrongType(f"labels={labels!r}: pass a list of labels")
-        labelled = tuple(named(label, "a label") for label in labels)
-        keep = None if keep_last is None and keep_for is None else read_keep(keep_last, keep_for)
-        return cls(new_name(name), data, labelled, meta, keep)
+        labelled = tuple(check_storable_name(label, "a label") for label in labels)
+        keep = None if keep_last is None and keep_for is None else parse_retention(keep_last, keep_for)
+        return cls(check_new_name(name), data, labelled, meta, keep)
 
 
-def new_name(name: str) -> str:
+def check_new_name(name: str) -> str:
     """Check the name of a new checkpoint."""
-    return named(name, "the name of a checkpoint", empty=False)
+    return check_storable_name(name, "the name of a checkpoint", empty=False)
 
 
 CommitWrites = Callable[[Sequence[SetKey | SaveCheckpoint]], Protocol[Sequence[r.AgentChange]]]
@@ -137,10 +137,10 @@ def create_in_run(run: RunCore, wanted: CheckpointRequest) -> Protocol[None]:
     counted = f"\0write {r.WriteOp.CHECKPOINT}", name.encode()
     nth = frame.count(*counted)
     [digest, _], instead = run.pack(codec.digest(wanted.data, f"checkpoint {name!r}"), name), 0
-    recorded = run.ledger.recorded_write(frame.path, r.WriteOp.CHECKPOINT, name, nth)
+    recorded = run.ledger.find_write(frame.path, r.WriteOp.CHECKPOINT, name, nth)
     if recorded is not None:
         try:
-            if (yield from _stands(run, wanted, recorded, digest)):
+            if (yield from _can_stand(run, wanted, recorded, digest)):
                 return
         except PerdureError:
             frame.uncount(*counted)
@@ -152,15 +152,15 @@ def create_in_run(run: RunCore, wanted: CheckpointRequest) -> Protocol[None]:
     yield from _make(run.engine, wanted, lambda asks: run.commit_with(Site.CHECKPOINT, [wrote], asks))
 
 
-def _stands(run: RunCore, wanted: CheckpointRequest, recorded: r.RunWrite, digest: bytes) -> Protocol[bool]:
+def _can_stand(run: RunCore, wanted: CheckpointRequest, recorded: r.RunWrite, digest: bytes) -> Protocol[bool]:
     """Whether the recorded checkpoint stands for this one, which may have other data."""
     if recorded.value in (b"", digest) or run.head.erased or run.rehearsed:
         return True
-    known = yield Read(_recorded_data, (run.engine, wanted.name, recorded.position))
-    return keeps_recorded(run, f"checkpoint {wanted.name!r}", known, wanted.data)
+    known = yield Read(_read_recorded_data, (run.engine, wanted.name, recorded.position))
+    return handle_difference(run, f"checkpoint {wanted.name!r}", known, wanted.data)
 
 
-def _recorded_data(engine: Engine, name: str, version: int) -> Any:
+def _read_recorded_data(engine: Engine, name: str, version: int) -> Any:
     """Return what a checkpoint was made of, for a message."""
     try:
         return restore(engine, name, version)
@@ -170,13 +170,13 @@ def _recorded_data(engine: Engine, name: str, version: int) -> Any:
 
 def _wait(engine: Engine, wanted: CheckpointRequest, room: WriteBuffer) -> Protocol[None]:
     """Buffer a checkpoint, so that it lands with the enclosing body."""
-    rule = yield Read(_new_rule, (engine, wanted))
+    rule = yield Read(_change_rule, (engine, wanted))
     # Write the whole tree: an older version that it could share with may be deleted before the body ends.
     mark, _ = yield Read(_mark, (engine, None, wanted))
-    room.asks += [_promised(mark, wanted), *rule]
+    room.asks += [_make_buffered(mark, wanted), *rule]
 
 
-def _promised(mark: SaveCheckpoint, wanted: CheckpointRequest) -> _BufferedCheckpoint:
+def _make_buffered(mark: SaveCheckpoint, wanted: CheckpointRequest) -> _BufferedCheckpoint:
     value, meta = INLINE + codec.encode(wanted.data), mark.meta and INLINE + codec.encode(wanted.meta)
     seen = r.CheckpointMade(mark.owner, mark.name, 0, value, mark.labels, meta)
     return _BufferedCheckpoint(**{name: getattr(mark, name) for name in mark.__struct_fields__}, seen=seen)
@@ -184,7 +184,7 @@ def _promised(mark: SaveCheckpoint, wanted: CheckpointRequest) -> _BufferedCheck
 
 def _make(engine: Engine, wanted: CheckpointRequest, commit: CommitWrites) -> Protocol[int]:
     """Commit a checkpoint without what an earlier one already stores. Returns its version."""
-    rule = (yield Read(_new_rule, (engine, wanted))) if wanted.keep is not None else []
+    rule = (yield Read(_change_rule, (engine, wanted))) if wanted.keep is not None else []
     cache = engine.session.get(CheckpointCache)
     while True:
         base = yield Read(cache.base_of, (wanted.name, wanted.data))
@@ -204,7 +204,7 @@ def _mark(
 ) -> tuple[SaveCheckpoint, WrittenCheckpoint]:
     engine.ensure_agent()
     name, meta, before = wanted.name, wanted.meta, known or NEVER
-    tree, memo = _packed(engine, wanted, known)
+    tree, memo = _pack(engine, wanted, known)
     noted, also = objects.pack(engine.store, meta, "meta") if meta is not None else (b"", ())
     made = (*tree.objects, *also)
     base = (before.version, before.name)
@@ -213,7 +213,7 @@ def _mark(
     return mark, WrittenCheckpoint(name, 0, ids, memo)
 
 
-def _packed(
+def _pack(
     engine: Engine, wanted: CheckpointRequest, known: WrittenCheckpoint | None
 ) -> tuple[trees.ObjectTree, trees.TreeMemo | None]:
     """Return the tree of the value, and for a list the memo that the next version is compared with."""
@@ -228,7 +228,7 @@ def _packed(
 
 def delete(engine: Engine, name: str, version: int | None) -> Protocol[int]:
     """Delete one version, or all versions of a name; returns how many. Version numbers are never reused."""
-    drops: tuple[int, ...] = yield Read(_versions, (engine, named(name, "a checkpoint's name"), version))
+    drops: tuple[int, ...] = yield Read(_versions, (engine, check_storable_name(name, "a checkpoint's name"), version))
     if not drops:
         return 0
     mark = SaveCheckpoint(engine.stream, name, drops=drops)
@@ -240,13 +240,13 @@ def delete(engine: Engine, name: str, version: int | None) -> Protocol[int]:
 def _versions(engine: Engine, name: str, version: int | None) -> tuple[int, ...]:
     """Return the existing versions of a name, or only the given one if it exists."""
     rows = engine.store.read("checkpoint_versions", (engine.stream, name)) if engine.is_known() else []
-    gone = {number for mark in _waiting(engine) if mark.name == name for number in mark.drops}
+    gone = {number for mark in _list_buffered(engine) if mark.name == name for number in mark.drops}
     return tuple(found for (found,) in rows if version in (None, found) and found not in gone)
 
 
-def _waiting(engine: Engine) -> list[SaveCheckpoint]:
+def _list_buffered(engine: Engine) -> list[SaveCheckpoint]:
     """Return the buffered checkpoint operations, which only the caller sees."""
-    marks = [ask for ask in waiting(engine.store) if isinstance(ask, SaveCheckpoint)]
+    marks = [ask for ask in list_buffered_writes(engine.store) if isinstance(ask, SaveCheckpoint)]
     return [mark for mark in marks if mark.owner == engine.stream] if marks else []
 
 
@@ -261,7 +261,7 @@ class CheckpointRetention(msgspec.Struct, frozen=True):
     keep_for: timedelta | None
 
 
-def read_keep(keep_last: int | None, keep_for: Duration | None) -> RetentionRule:
+def parse_retention(keep_last: int | None, keep_for: Duration | None) -> RetentionRule:
     """Check the arguments of a retention rule."""
     if keep_last is not None and (type(keep_last) is not int or keep_last < 1):
         raise WrongValue(f"keep_last={keep_last!r}: must be an int from 1; the newest version always stays")
@@ -269,7 +269,7 @@ def read_keep(keep_last: int | None, keep_for: Duration | None) -> RetentionRule
     return RetentionRule(keep_last or 0, milliseconds)
 
 
-def _new_rule(engine: Engine, wanted: CheckpointRequest) -> list[SetKey]:
+def _change_rule(engine: Engine, wanted: CheckpointRequest) -> list[SetKey]:
     """Return the write that stores the retention rule of a checkpoint, if it differs from the stored rule."""
     if wanted.keep is None:
         return []
@@ -278,10 +278,10 @@ def _new_rule(engine: Engine, wanted: CheckpointRequest) -> list[SetKey]:
 
 
 def _rule(engine: Engine, pattern: str, keep: RetentionRule | None, space: str = RULES) -> SetKey:
-    place = (engine.stream, space, named(pattern, "a pattern of names"))
+    place = (engine.stream, space, check_storable_name(pattern, "a pattern of names"))
     if keep is None:
         return SetKey(place)
-    packed, made = objects.pack(engine.store, stored_form(keep), "retention")
+    packed, made = objects.pack(engine.store, to_state_value(keep), "retention")
     return SetKey(place, packed, made)
 
 
@@ -298,7 +298,7 @@ def retain(engine: Engine, pattern: str, keep: RetentionRule, space: str = RULES
     yield from write(engine, Site.STATE, [_rule(engine, pattern, None if keep == EVERYTHING else keep, space)])
 
 
-def pinned(engine: Engine, name: str, version: int) -> bool:
+def is_pinned(engine: Engine, name: str, version: int) -> bool:
     """Return whether a checkpoint has a label, which exempts it from retention."""
     [(stream, seq, _, _)] = engine.store.read("get_checkpoint", (engine.stream, name, version))
     return bool(_entry(engine, stream, seq, name, version).labels)
@@ -320,7 +320,7 @@ def retention(engine: Engine) -> list[CheckpointRetention]:
 def restore(engine: Engine, which: CheckpointRef, version: int | None = None, default: Any = NO_DEFAULT) -> Any:
     """Return the value of a checkpoint, or the default. The keys of a dict are available as attributes too."""
     try:
-        value = trees.unpack(engine.store, _found(engine, which, version).value)
+        value = trees.unpack(engine.store, _find_checkpoint(engine, which, version).value)
     except CheckpointNotFound:
         if default is NO_DEFAULT:
             raise
@@ -328,11 +328,11 @@ def restore(engine: Engine, which: CheckpointRef, version: int | None = None, de
     return Restored(value) if type(value) is dict else value
 
 
-def listed(engine: Engine, label: str | None) -> list[CheckpointInfo]:
+def list_checkpoints(engine: Engine, label: str | None) -> list[CheckpointInfo]:
     """Return all checkpoints, oldest first. Buffered ones come last and have no version number yet."""
     if not engine.is_known():
         return []
-    marks = _waiting(engine)
+    marks = _list_buffered(engine)
     gone = {(mark.name, number) for mark in marks for number in mark.drops}
     rows = [row for row in engine.store.read("checkpoints_of", (engine.stream,)) if row[:2] not in gone]
     found = [_info(engine, _entry(engine, stream, seq, name, version), at) for name, version, stream, seq, at in rows]
@@ -348,30 +348,32 @@ def _info(engine: Engine, made: r.CheckpointMade, at: int) -> CheckpointInfo:
 
 def diff(engine: Engine, a: CheckpointRef, b: CheckpointRef) -> list[trees.Change]:
     """Return the changes from one checkpoint to another, path by path."""
-    before, after = (_found(engine, which) for which in (a, b))
+    before, after = (_find_checkpoint(engine, which) for which in (a, b))
     one, other = before.value, after.value
     if not (before.version and after.version):  # a buffered checkpoint is in one piece: expand the other one too
         one, other = (data if data[:1] == INLINE else INLINE + content(engine.store, data) for data in (one, other))
     return list(trees.diff(engine.store, one, other))
 
 
-def _found(engine: Engine, which: CheckpointRef, version: int | None = None) -> r.CheckpointMade:
+def _find_checkpoint(engine: Engine, which: CheckpointRef, version: int | None = None) -> r.CheckpointMade:
     name, wanted = _name_and_version(which, version)
-    if marks := [mark for mark in _waiting(engine) if mark.name == name]:
+    if marks := [mark for mark in _list_buffered(engine) if mark.name == name]:
         promised = [mark.seen for mark in marks if isinstance(mark, _BufferedCheckpoint)]
         if not wanted and promised:
             return promised[-1]
         if not (there := _versions(engine, name, wanted)):
-            raise _missing(engine, name, wanted)
+            raise _not_found_error(engine, name, wanted)
         wanted = there[-1]
     rows: Sequence[tuple[Any, ...]] = []
     if engine.is_known() and wanted is None:
-        rows = engine.store.read("newest_checkpoint", (engine.stream, named(name, "a checkpoint's name")))
+        rows = engine.store.read("newest_checkpoint", (engine.stream, check_storable_name(name, "a checkpoint's name")))
     elif engine.is_known() and wanted is not None and 0 < wanted <= NUMBER_MAX:
-        found = engine.store.read("get_checkpoint", (engine.stream, named(name, "a checkpoint's name"), wanted))
+        found = engine.store.read(
+            "get_checkpoint", (engine.stream, check_storable_name(name, "a checkpoint's name"), wanted)
+        )
         rows = [(wanted, stream, seq, at) for stream, seq, at, dropped in found if not dropped]
     if not rows:
-        raise _missing(engine, name, wanted)
+        raise _not_found_error(engine, name, wanted)
     number, stream, seq, _ = rows[0]
     return _entry(engine, stream, seq, name, number)
 
@@ -384,8 +386,8 @@ def _name_and_version(which: Any, version: int | None) -> tuple[str, int | None]
     return which[0], which[1]
 
 
-def _missing(engine: Engine, name: str, version: int | None) -> CheckpointNotFound:
-    made = listed(engine, None)
+def _not_found_error(engine: Engine, name: str, version: int | None) -> CheckpointNotFound:
+    made = list_checkpoints(engine, None)
     if version is not None and (
         numbers := [checkpoint.version for checkpoint in made if checkpoint.name == name and checkpoint.version]
     ):
@@ -397,5 +399,5 @@ def _missing(engine: Engine, name: str, version: int | None) -> CheckpointNotFou
 
 
 def _entry(engine: Engine, stream: int, seq: int, name: str, version: int) -> r.CheckpointMade:
-    made = landed_at(engine.store, stream, seq, r.CheckpointMade)
+    made = read_changes_at(engine.store, stream, seq, r.CheckpointMade)
     return {(record.owner, record.name, record.version): record for record in made}[engine.stream, name, version]

@@ -13,7 +13,7 @@ from perdure.data import state
 from perdure.journal import objects
 from perdure.journal.agent_writes import SetKey, StateKey
 from perdure.journal.retention_rules import OURS
-from perdure.kernel.scope import waiting
+from perdure.kernel.scope import list_buffered_writes
 from perdure.store.base import Row
 from perdure.values import codec
 from perdure.values.limits import NAME_CHARACTERS_MAX
@@ -64,7 +64,7 @@ class KeyValue(msgspec.Struct, frozen=True):
     expires: int = 0
     lasts: int = 0
 
-    def prolonged(self, owner: int, now: int) -> SetKey | None:
+    def extend_expiry(self, owner: int, now: int) -> SetKey | None:
         """Return the write that extends the expiry after a read, if it is worth a write."""
         gained = now + self.lasts - self.expires
         if not self.lasts or gained < max(1000, self.lasts // _PROLONGED):
@@ -75,10 +75,10 @@ class KeyValue(msgspec.Struct, frozen=True):
 KeyFilter = Callable[[KeyValue], bool]
 
 
-def asks_below(engine: Engine, tree: NamespaceTree) -> dict[StateKey, list[SetKey]]:
+def find_buffered_below(engine: Engine, tree: NamespaceTree) -> dict[StateKey, list[SetKey]]:
     """Return the buffered changes below a tree, by key."""
     found: dict[StateKey, list[SetKey]] = {}
-    for ask in waiting(engine.store):
+    for ask in list_buffered_writes(engine.store):
         if isinstance(ask, SetKey) and ask.writes and not ask.touches:
             owner, space, _ = ask.place
             if owner == engine.stream and tree.holds(space):
@@ -92,7 +92,7 @@ def names(engine: Engine) -> list[str]:
         return []
     now = engine.store.clock.wall_ms()
     found = {name for (name,) in engine.store.read("nonempty_namespaces", (engine.stream, now))}
-    changed = {space for _, space, _ in asks_below(engine, NamespaceTree())}
+    changed = {space for _, space, _ in find_buffered_below(engine, NamespaceTree())}
     for space in changed:
         # A buffered change may add the first key of a namespace or delete its last one.
         found.discard(space)
@@ -106,11 +106,11 @@ def keys_below(engine: Engine, tree: NamespaceTree, wanted: KeyFilter | None, sk
     if not engine.is_known():
         return []
     skip, count = min(skip, _EVER), min(count, _EVER)  # stores reject larger numbers
-    asks = asks_below(engine, tree)
-    fresh = [item for item in _waiting(engine, asks) if wanted is None or wanted(item)]
+    asks = find_buffered_below(engine, tree)
+    fresh = [item for item in _preview_buffered(engine, asks) if wanted is None or wanted(item)]
 
     def consume(rows: Iterable[Row]) -> list[KeyValue]:
-        stored = (item for item in _opened(engine, rows) if (engine.stream, item.space, item.key) not in asks)
+        stored = (item for item in _decode_rows(engine, rows) if (engine.stream, item.space, item.key) not in asks)
         chosen = (item for item in stored if wanted is None or wanted(item))
         return list(islice(chosen, max(0, skip - len(fresh)) + max(0, count - max(0, len(fresh) - skip))))
 
@@ -119,7 +119,7 @@ def keys_below(engine: Engine, tree: NamespaceTree, wanted: KeyFilter | None, sk
     now = engine.store.clock.wall_ms()
     where = (engine.stream, *tree.bounds, now, *page)
     if narrow:
-        return list(_opened(engine, engine.store.read("agent_state_under", where)))
+        return list(_decode_rows(engine, engine.store.read("agent_state_under", where)))
     return [*fresh, *engine.store.scan("agent_state_under", where, consume)][skip : skip + count]
 
 
@@ -127,28 +127,28 @@ def read_keys(engine: Engine, wanted: Collection[tuple[str, str]]) -> dict[tuple
     """Return the given keys, by namespace and key. Missing keys are left out."""
     if not wanted or not engine.is_known():
         return {}
-    asks = {place[1:]: its for place, its in asks_below(engine, NamespaceTree()).items()}
+    asks = {place[1:]: its for place, its in find_buffered_below(engine, NamespaceTree()).items()}
     asked = [pair for pair in wanted if pair not in asks]
     found = {}
     for start in range(0, len(asked), _ASKED_MAX):
         which = json.dumps(asked[start : start + _ASKED_MAX])
         rows = engine.store.read("agent_state_among", (engine.stream, which, engine.store.clock.wall_ms()))
-        found.update({(item.space, item.key): item for item in _opened(engine, rows)})
+        found.update({(item.space, item.key): item for item in _decode_rows(engine, rows)})
     own = {(engine.stream, *pair): asks[pair] for pair in wanted if pair in asks}
-    found.update({(item.space, item.key): item for item in _waiting(engine, own)})
+    found.update({(item.space, item.key): item for item in _preview_buffered(engine, own)})
     return found
 
 
-def _waiting(engine: Engine, asks: dict[StateKey, list[SetKey]]) -> Iterator[KeyValue]:
+def _preview_buffered(engine: Engine, asks: dict[StateKey, list[SetKey]]) -> Iterator[KeyValue]:
     """Yield keys as the buffered changes will make them, most recently set first."""
     now = engine.store.clock.wall_ms()
     for place in reversed(list(asks)):
-        seen = state.read_after(engine, place, asks[place])
+        seen = state.preview_after(engine, place, asks[place])
         if seen.there:
             yield KeyValue(*place[1:], seen.value, seen.version, now, now)
 
 
-def _opened(engine: Engine, rows: Iterable[Row]) -> Iterator[KeyValue]:
+def _decode_rows(engine: Engine, rows: Iterable[Row]) -> Iterator[KeyValue]:
     """Yield rows with their values. Large values are fetched in batches."""
     pending = iter(rows)
     while chunk := list(islice(pending, _OPENED_AT_ONCE)):
@@ -160,8 +160,8 @@ def _opened(engine: Engine, rows: Iterable[Row]) -> Iterator[KeyValue]:
             yield KeyValue(space, key, value, version, at, created or at, expires, lasts)
 
 
-def prolonging(engine: Engine, read: Iterable[KeyValue]) -> list[SetKey]:
+def extend_expiries(engine: Engine, read: Iterable[KeyValue]) -> list[SetKey]:
     """Return the writes that extend the expiry of keys that were read, where worth a write."""
     now = engine.store.clock.wall_ms()
-    asks = (item.prolonged(engine.stream, now) for item in read)
+    asks = (item.extend_expiry(engine.stream, now) for item in read)
     return [ask for ask in asks if ask is not None]

@@ -16,20 +16,20 @@ import msgspec
 from perdure import records as r
 from perdure.errors import WrongType, WrongValue
 from perdure.journal import objects
-from perdure.journal.agent_writes import AgentWrite, RequireRevision, SetKey, StateKey, landed_at
+from perdure.journal.agent_writes import AgentWrite, RequireRevision, SetKey, StateKey, read_changes_at
 from perdure.journal.documents import IndexedDocument
 from perdure.kernel.agent_write import enclosing_buffer, land
-from perdure.kernel.awaitables import plain
-from perdure.kernel.names import named
+from perdure.kernel.awaitables import require_plain
+from perdure.kernel.names import check_storable_name
 from perdure.kernel.protocol import Protocol, Read
-from perdure.kernel.scope import waiting
+from perdure.kernel.scope import list_buffered_writes
 from perdure.platform.failpoints import Site
 from perdure.store.base import Rows
 from perdure.store.rows import first_number
 from perdure.values.clock import moment
 from perdure.values.durations import Duration, seconds_of
 from perdure.values.limits import SWEEP_KEYS_MAX, SWEEP_WRITES
-from perdure.values.numbers import whole_number
+from perdure.values.numbers import require_whole_number
 
 if TYPE_CHECKING:
     from perdure.kernel.engine import Engine
@@ -65,13 +65,13 @@ def key_name(key: object) -> str:
         raise WrongType(
             f"a key must be a str, not {key!r}", hint="the namespace comes first: agent.state.get('crawl', 'page', 0)"
         )
-    return named(key, "a key")
+    return check_storable_name(key, "a key")
 
 
 def place(engine: Engine, space: str, key: str) -> StateKey:
     """Return where a key lives, and register the agent if the store does not know it yet."""
     engine.ensure_agent()
-    return (engine.stream, named(space, "a namespace"), key_name(key))
+    return (engine.stream, check_storable_name(space, "a namespace"), key_name(key))
 
 
 def ask_set(
@@ -95,11 +95,15 @@ def ask_update(engine: Engine, at: StateKey, make: Callable[[Any], Any], ttl: Du
     """Set a key to the result of a function. Without `ttl` the key keeps its expiry."""
     called = engine.store.clock.wall_ms()
     return SetKey(
-        at, make=lambda value: plain(make(value), make), expires=_expiry(engine, ttl), keeps=ttl is None, called=called
+        at,
+        make=lambda value: require_plain(make(value), make),
+        expires=_expiry(engine, ttl),
+        keeps=ttl is None,
+        called=called,
     )
 
 
-def adding(by: float, ns: str, key: str) -> Callable[[Any], Any]:
+def make_adder(by: float, ns: str, key: str) -> Callable[[Any], Any]:
     """Return the function that `incr` applies."""
 
     def add(value: Any) -> Any:
@@ -189,7 +193,7 @@ def ask_delete(at: StateKey, if_version: int | None) -> SetKey:
 
 def _check_version(if_version: object) -> None:
     if if_version is not None:
-        whole_number("if_version", if_version, 0)
+        require_whole_number("if_version", if_version, 0)
 
 
 def delete(engine: Engine, at: StateKey, if_version: int | None) -> Protocol[bool]:
@@ -215,7 +219,7 @@ class VisibleKey(msgspec.Struct, frozen=True):
     """How many versions the key has had, whether it exists or not."""
     expires: int = 0
 
-    def still(self, now: int) -> VisibleKey:
+    def expire_at(self, now: int) -> VisibleKey:
         """Return this key, or a missing one if it has expired."""
         return VisibleKey(counted=self.counted) if 0 < self.expires <= now else self
 
@@ -225,14 +229,14 @@ NOTHING = VisibleKey()
 
 def read_current(engine: Engine, at: StateKey) -> Protocol[VisibleKey]:
     """Return a key as the caller sees it: the latest durable value, then the buffered changes."""
-    seen: VisibleKey = yield Read(read_after, (engine, at, _waiting(engine, at)))
+    seen: VisibleKey = yield Read(preview_after, (engine, at, _list_buffered(engine, at)))
     return seen
 
 
-def _live(engine: Engine, space: str, key: str) -> Protocol[VisibleKey]:
+def _read_live(engine: Engine, space: str, key: str) -> Protocol[VisibleKey]:
     """Read a key in one query, even if the agent is not registered yet. `get` is the most frequent call."""
-    names = named(space, "a namespace"), key_name(key)
-    seen: VisibleKey = yield Read(_look_live, (engine, names, waiting(engine.store)))
+    names = check_storable_name(space, "a namespace"), key_name(key)
+    seen: VisibleKey = yield Read(_look_live, (engine, names, list_buffered_writes(engine.store)))
     return seen
 
 
@@ -240,15 +244,17 @@ def _look_live(engine: Engine, names: tuple[str, str], wanted: Sequence[AgentWri
     if not engine.is_known():
         return NOTHING
     at = (engine.stream, *names)
-    return with_changes(engine, _stored(engine, at), _changes_of(wanted, at)) if wanted else _stored(engine, at)
+    return (
+        apply_changes(engine, _read_stored(engine, at), _changes_of(wanted, at)) if wanted else _read_stored(engine, at)
+    )
 
 
-def read_after(engine: Engine, at: StateKey, asks: Sequence[SetKey]) -> VisibleKey:
+def preview_after(engine: Engine, at: StateKey, asks: Sequence[SetKey]) -> VisibleKey:
     """Return a key as it would be after some changes."""
-    return with_changes(engine, _stored(engine, at), asks)
+    return apply_changes(engine, _read_stored(engine, at), asks)
 
 
-def _stored(engine: Engine, at: StateKey) -> VisibleKey:
+def _read_stored(engine: Engine, at: StateKey) -> VisibleKey:
     store = engine.store
     rows = store.read("get_state_value", at)
     if not rows:
@@ -259,12 +265,12 @@ def _stored(engine: Engine, at: StateKey) -> VisibleKey:
     return VisibleKey(True, version, objects.unpack(store, value), version, expires)
 
 
-def with_changes(engine: Engine, seen: VisibleKey, asks: Sequence[SetKey]) -> VisibleKey:
+def apply_changes(engine: Engine, seen: VisibleKey, asks: Sequence[SetKey]) -> VisibleKey:
     """Apply changes to a key that was already read. Values are copies, as they will be once stored."""
     now = engine.store.clock.wall_ms()
-    seen = seen.still(now)
+    seen = seen.expire_at(now)
     for ask in asks:
-        packed, made, seen = ask.packed, ask.objects, seen.still(ask.called)
+        packed, made, seen = ask.packed, ask.objects, seen.expire_at(ask.called)
         if ask.make is not None:
             packed, made = objects.pack(engine.store, ask.make(seen.value), ask.path)
         if not packed:
@@ -272,15 +278,15 @@ def with_changes(engine: Engine, seen: VisibleKey, asks: Sequence[SetKey]) -> Vi
         else:
             # All changes that land together count as one version. Only a revert refers to values that are already
             # stored.
-            value = objects.opened(packed, made) if made else objects.unpack(engine.store, packed)
+            value = objects.decode_packed(packed, made) if made else objects.unpack(engine.store, packed)
             expires = seen.expires if ask.keeps else ask.expires
             seen = VisibleKey(True, seen.counted + 1, value, seen.counted, expires)
-    return seen.still(now)
+    return seen.expire_at(now)
 
 
-def _waiting(engine: Engine, at: StateKey) -> list[SetKey]:
+def _list_buffered(engine: Engine, at: StateKey) -> list[SetKey]:
     """Return the buffered changes of a key, outermost first."""
-    return _changes_of(waiting(engine.store), at)
+    return _changes_of(list_buffered_writes(engine.store), at)
 
 
 def _changes_of(wanted: Sequence[AgentWrite], at: StateKey) -> list[SetKey]:
@@ -294,13 +300,13 @@ def changes_in(wanted: Sequence[AgentWrite]) -> Iterator[SetKey]:
 
 def get(engine: Engine, space: str, key: str, default: Any) -> Protocol[Any]:
     """Return the value of a key."""
-    seen = yield from _live(engine, space, key)
+    seen = yield from _read_live(engine, space, key)
     return seen.value if seen.there else default
 
 
 def version(engine: Engine, space: str, key: str) -> Protocol[int]:
     """Return the version of a key; 0 if it does not exist."""
-    return (yield from _live(engine, space, key)).version
+    return (yield from _read_live(engine, space, key)).version
 
 
 def items(
@@ -310,13 +316,13 @@ def items(
 
     Buffered changes around the caller apply first, then the caller's `own` ones.
     """
-    named(space, "a namespace")
+    check_storable_name(space, "a namespace")
     if limit is not None and (type(limit) is not int or not 1 <= limit <= sys.maxsize):
         raise WrongValue(f"limit={limit!r}: must be an int from 1 to sys.maxsize, or None for all keys")
     if not (yield Read(engine.is_known)):
         return []
-    first = None if after is None else named(after, "a key")
-    wanted = changes_in([*waiting(engine.store), *own])
+    first = None if after is None else check_storable_name(after, "a key")
+    wanted = changes_in([*list_buffered_writes(engine.store), *own])
     asks = [ask for ask in wanted if ask.place[:2] == (engine.stream, space)]
     found: list[tuple[str, Any]] = yield Read(_items, (engine, space, asks, first, limit))
     return found
@@ -332,7 +338,7 @@ def _items(
     found = {key: objects.unpack(engine.store, value) for key, value, *_ in rows}
     last = rows[-1][0] if len(rows) == count else None
     for place in places:
-        seen = read_after(engine, place, [ask for ask in asks if ask.place == place])
+        seen = preview_after(engine, place, [ask for ask in asks if ask.place == place])
         found.pop(place[2], None)
         if seen.there and (last is None or place[2] <= last):
             found[place[2]] = seen.value
@@ -345,7 +351,7 @@ def _page(engine: Engine, space: str, after: str | None, count: int) -> Rows:
     return engine.store.read("agent_state_page", (*where, after or "", beyond, count))
 
 
-def latest(engine: Engine, at: StateKey) -> StateVersion:
+def read_latest(engine: Engine, at: StateKey) -> StateVersion:
     """Return a key as stored, deleted or not. An expired key counts as deleted at its expiry."""
     rows = engine.store.read("get_agent_state", at)
     if not rows:
@@ -367,17 +373,17 @@ def has_changed(found: StateVersion, seen: StateVersion) -> bool:
 def revision(engine: Engine, space: str) -> int:
     """Return how often a namespace has changed."""
     rows = (
-        engine.store.read("get_namespace_revision", (engine.stream, named(space, "a namespace")))
+        engine.store.read("get_namespace_revision", (engine.stream, check_storable_name(space, "a namespace")))
         if engine.is_known()
         else []
     )
     return first_number(rows)
 
 
-def unchanged_guard(engine: Engine, space: str) -> RequireRevision:
+def make_unchanged_guard(engine: Engine, space: str) -> RequireRevision:
     """Return a guard that refuses a commit if the namespace has changed in the meantime."""
     engine.ensure_agent()
-    return RequireRevision((engine.stream, named(space, "a namespace")), revision(engine, space))
+    return RequireRevision((engine.stream, check_storable_name(space, "a namespace")), revision(engine, space))
 
 
 # -- the past ---------------------------------------------------------------------------------------------------------
@@ -388,7 +394,9 @@ def history(engine: Engine, space: str, key: str) -> list[StateVersion]:
     if not engine.is_known():
         return []
     reader, found = HistoryReader(engine), dict[int, StateVersion]()
-    rows = engine.store.read("state_history_of", (engine.stream, named(space, "a namespace"), key_name(key)))
+    rows = engine.store.read(
+        "state_history_of", (engine.stream, check_storable_name(space, "a namespace"), key_name(key))
+    )
     for revision, version, stream, seq, at in rows:
         if version not in found:  # extending the expiry does not make a new version
             change = reader.value(stream, seq, (engine.stream, space, key), revision)
@@ -407,7 +415,7 @@ class HistoryReader:
         """Return one change of a key."""
         entry = self._entries.get((stream, seq))
         if entry is None:
-            changes = landed_at(self._store, stream, seq, r.StateChange)
+            changes = read_changes_at(self._store, stream, seq, r.StateChange)
             entry = {
                 ((state_change.owner, state_change.space, state_change.key), state_change.revision): state_change
                 for state_change in changes

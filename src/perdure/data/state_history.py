@@ -19,9 +19,9 @@ from perdure.journal import objects
 from perdure.journal.agent_writes import RequireRevision, SetKey, StateKey
 from perdure.journal.retention_rules import OURS
 from perdure.kernel.agent_write import enclosing_buffer
-from perdure.kernel.names import named
+from perdure.kernel.names import check_storable_name
 from perdure.kernel.protocol import Protocol, Read
-from perdure.kernel.scope import waiting
+from perdure.kernel.scope import list_buffered_writes
 from perdure.values.clock import moment_text
 
 if TYPE_CHECKING:
@@ -47,21 +47,21 @@ class _ReadBounds(msgspec.Struct, frozen=True):
 
 def items_at(engine: Engine, space: str, when: StateTime) -> dict[str, Any]:
     """Return a namespace as it was at a time, or after a number of changes."""
-    named(space, "a namespace")
+    check_storable_name(space, "a namespace")
     found = _changes_at(engine, space, when, "at").items()
     return {key: objects.unpack(engine.store, change.value) for key, change in found}
 
 
 def value_at(engine: Engine, space: str, key: str, when: StateTime, default: Any) -> Any:
     """Return one key as it was, without reading the others."""
-    names = named(space, "a namespace"), named(key, "a key")
+    names = check_storable_name(space, "a namespace"), check_storable_name(key, "a key")
     bounds = _bounds(engine, space, when, "at")
     if not engine.is_known():
         return default
     at = (engine.stream, *names)
     for number, stream, seq in engine.store.read("state_key_at", (*at, bounds.revision, bounds.at)):
         change = HistoryReader(engine).value(stream, seq, at, number)
-        if _shown(engine, change, bounds.seen):
+        if _is_visible(engine, change, bounds.seen):
             return objects.unpack(engine.store, change.value)
     return default
 
@@ -73,7 +73,7 @@ def _changes_at(engine: Engine, space: str, when: StateTime, call: str) -> dict[
         return {}
     rows = engine.store.read("agent_state_at", (engine.stream, space, bounds.revision, bounds.at))
     found = {key: reader.value(stream, seq, (engine.stream, space, key), number) for key, number, stream, seq in rows}
-    return {key: change for key, change in found.items() if _shown(engine, change, bounds.seen)}
+    return {key: change for key, change in found.items() if _is_visible(engine, change, bounds.seen)}
 
 
 def _bounds(engine: Engine, space: str, when: StateTime, call: str) -> _ReadBounds:
@@ -84,21 +84,21 @@ def _bounds(engine: Engine, space: str, when: StateTime, call: str) -> _ReadBoun
         bounds = _ReadBounds(_EVER, at, min(at, now))
     else:
         # A revision has no time: expiry is judged by now, as in `get`.
-        bounds = _ReadBounds(_reached(engine, space, when, call), _EVER, now)
+        bounds = _ReadBounds(_check_reached(engine, space, when, call), _EVER, now)
     if engine.is_known():
         _refuse_compacted(engine, space, bounds)
     return bounds
 
 
-def _shown(engine: Engine, change: r.StateChange, at: int) -> bool:
-    return bool(change.value) and (_lasts_until(change, at) or _prolonged(engine, change))
+def _is_visible(engine: Engine, change: r.StateChange, at: int) -> bool:
+    return bool(change.value) and (_is_valid_at(change, at) or _is_extended(engine, change))
 
 
-def _lasts_until(change: r.StateChange, at: int) -> bool:
+def _is_valid_at(change: r.StateChange, at: int) -> bool:
     return not change.expires or change.expires > at
 
 
-def _prolonged(engine: Engine, change: r.StateChange) -> bool:
+def _is_extended(engine: Engine, change: r.StateChange) -> bool:
     """Return whether this version still exists because reads have extended its expiry."""
     if not change.lasts:
         return False
@@ -115,7 +115,7 @@ def _refuse_compacted(engine: Engine, space: str, bounds: _ReadBounds) -> None:
             raise HistoryCompacted(f"namespace {space!r} has history only from {since} on")
 
 
-def _reached(engine: Engine, space: str, when: object, call: str) -> int:
+def _check_reached(engine: Engine, space: str, when: object, call: str) -> int:
     """Check that a namespace has reached a revision, and return it."""
     if type(when) is not int or when < 0:
         raise WrongType(f"{call}({when!r}): give a revision (an int from 0) or a datetime")
@@ -139,8 +139,8 @@ def _milliseconds(when: datetime, call: str) -> int:
 def revert(engine: Engine, to: StateTime, space: str | None) -> Protocol[int]:
     """Restore a namespace, or all of them, as a new change. Returns how many keys changed."""
     for _ in range(_TRIES):
-        own = {ask.place for ask in changes_in(waiting(engine.store))}
-        asks, unchanged = yield Read(_reverting, (engine, to, space, own))
+        own = {ask.place for ask in changes_in(list_buffered_writes(engine.store))}
+        asks, unchanged = yield Read(_plan_revert, (engine, to, space, own))
         buffer = enclosing_buffer(engine)
         if buffer is not None:
             # The changes were computed from the current state. `unchanged` refuses them if the namespace changes before
@@ -156,7 +156,7 @@ def revert(engine: Engine, to: StateTime, space: str | None) -> Protocol[int]:
     raise VersionConflict("the namespace changed during every attempt to revert it; nothing was written")
 
 
-def _reverting(
+def _plan_revert(
     engine: Engine, to: StateTime, space: str | None, own: Set[StateKey]
 ) -> tuple[list[SetKey], list[RequireRevision]]:
     """Return the changes that restore the state, and guards that the namespaces are unchanged."""
@@ -169,11 +169,15 @@ def _reverting(
         names = ", ".join(map(repr, revisions))
         raise WrongValue(f"each namespace counts its own versions: pass ns= with one of {names}")
     wanted = [space] if space is not None else list(revisions)
-    asks = [ask for name in wanted for ask in _back(engine, name, to, {key for _, its, key in own if its == name})]
+    asks = [
+        ask
+        for name in wanted
+        for ask in _plan_namespace_revert(engine, name, to, {key for _, its, key in own if its == name})
+    ]
     return asks, [RequireRevision((owner, name), revisions.get(name, 0)) for name in wanted]
 
 
-def _back(engine: Engine, space: str, to: StateTime, waits: Set[str]) -> Iterator[SetKey]:
+def _plan_namespace_revert(engine: Engine, space: str, to: StateTime, waits: Set[str]) -> Iterator[SetKey]:
     """Return the changes that restore one namespace. They overwrite the buffered changes of the keys in `waits`."""
     clock, owner = engine.store.clock.wall_ms(), engine.stream
     now = {
@@ -183,24 +187,24 @@ def _back(engine: Engine, space: str, to: StateTime, waits: Set[str]) -> Iterato
     then = {
         key: change
         for key, change in _changes_at(engine, space, to, "revert").items()
-        if _lasts_until(change, clock) or now.get(key, (b"", 0))[1] == change.version
+        if _is_valid_at(change, clock) or now.get(key, (b"", 0))[1] == change.version
     }
-    same = _unchanged(engine, now, then) - waits
+    same = _find_unchanged(engine, now, then) - waits
     for key in sorted((then.keys() | now.keys() | waits) - same):
         at, was = (owner, space, key), then.get(key)
         yield SetKey(at) if was is None else SetKey(at, was.value, expires=was.expires, lasts=was.lasts)
 
 
-def _unchanged(engine: Engine, now: dict[str, tuple[bytes, int]], then: dict[str, r.StateChange]) -> Set[str]:
+def _find_unchanged(engine: Engine, now: dict[str, tuple[bytes, int]], then: dict[str, r.StateChange]) -> Set[str]:
     """Return the keys that need no change: same version, or same value and expiry."""
     same = {key for key, change in then.items() if key in now and now[key][1] == change.version}
     alike = [change for key, change in then.items() if key not in same and now.get(key, (b"", 0))[0] == change.value]
     for start in range(0, len(alike), _ASKED_MAX):
-        same |= _timed_alike(engine, alike[start : start + _ASKED_MAX])
+        same |= _find_same_expiry(engine, alike[start : start + _ASKED_MAX])
     return same
 
 
-def _timed_alike(engine: Engine, changes: Sequence[r.StateChange]) -> Set[str]:
+def _find_same_expiry(engine: Engine, changes: Sequence[r.StateChange]) -> Set[str]:
     """Return the keys whose expiry now equals their expiry then."""
     store, which = engine.store, json.dumps([(change.space, change.key) for change in changes])
     rows = store.read("agent_state_among", (engine.stream, which, store.clock.wall_ms()))

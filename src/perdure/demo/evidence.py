@@ -82,7 +82,7 @@ def read_journal(folder: Path) -> JournalSummary:
             done=sum(isinstance(record, r.StepDone | r.EffectDone) for record in records),
             effects=tuple(keys[effect.intent] for effect in effects),
             in_doubt=tuple(
-                (claim.key, unpack(store, claim.arguments)["what"]) for claim in Ledger(run.events).in_doubt()
+                (claim.key, unpack(store, claim.arguments)["what"]) for claim in Ledger(run.events).list_in_doubt()
             ),
             begun_again=tuple(keys[record.intent] for record in records if isinstance(record, r.EffectAgain)),
             adopted=tuple(keys[effect.intent] for effect in effects if effect.how == "check"),

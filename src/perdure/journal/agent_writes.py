@@ -11,14 +11,14 @@ from perdure import records
 from perdure.errors import VersionConflict
 from perdure.journal import objects
 from perdure.journal.append import Append, Signer, StreamHead
-from perdure.journal.artifact_writes import SaveArtifact, decided_puts
-from perdure.journal.checkpoint_writes import SaveCheckpoint, decided_marks
+from perdure.journal.artifact_writes import SaveArtifact, decide_puts
+from perdure.journal.checkpoint_writes import SaveCheckpoint, decide_checkpoints
 from perdure.journal.departures import lock_not_departed
 from perdure.journal.documents import IndexedDocument, documents_dropped, documents_of, state_place
-from perdure.journal.memory_writes import Retraction, SaveMemory, decided_memories
-from perdure.journal.run_signals import SendSignal, numbered
-from perdure.journal.task_starts import QueueRun, RequeueRun, decided_starts
-from perdure.journal.workflow_writes import ChangeStepStatus, SaveWorkflow, decided_moves
+from perdure.journal.memory_writes import Retraction, SaveMemory, decide_memories
+from perdure.journal.run_signals import SendSignal, number_signals
+from perdure.journal.task_starts import QueueRun, RequeueRun, decide_starts
+from perdure.journal.workflow_writes import ChangeStepStatus, SaveWorkflow, decide_moves
 from perdure.platform.failpoints import Site
 from perdure.store.base import Script, Statement, Store, decide
 from perdure.store.rows import first_number
@@ -116,7 +116,7 @@ class StoredKey(msgspec.Struct, frozen=True):
     touched: bool = False
     """Whether only its expiry or documents changed."""
 
-    def seen(self, now: int) -> StoredKey:
+    def as_seen_at(self, now: int) -> StoredKey:
         """The key as readers see it: a deleted or expired key looks absent."""
         return self if self.value and (not self.expires or self.expires > now) else _NOTHING
 
@@ -172,24 +172,26 @@ class AppendAgentWrites(Append):
         first, *rest = self._entries
         memories: list[records.Record] = []
         if about := [ask for ask in self._asks if isinstance(ask, SaveMemory | Retraction)]:
-            memories, also = yield from decided_memories(about, self._store, first)
+            memories, also = yield from decide_memories(about, self._store, first)
             made += also
         says = landed or not isinstance(first, records.Landed)
         entries = [msgspec.structs.replace(first, landed=self.landed)] if says else []
         if not entries and not memories:
             return self.head.seq
-        self.bring([*entries, *memories, *rest])
+        self.set_records([*entries, *memories, *rest])
         self.objects = made
         return (yield from super().script())
 
 
-def _at_home(visits: Sequence[RequireAtHome], _: Store) -> Script[tuple[list[records.AgentChange], list[Statement]]]:
+def _decide_usage(
+    visits: Sequence[RequireAtHome], _: Store
+) -> Script[tuple[list[records.AgentChange], list[Statement]]]:
     for owner in sorted({visit.owner for visit in visits}):
         yield from lock_not_departed(owner)
     return [], []
 
 
-def _as_they_are(
+def _pass_through(
     settled: Sequence[UnconditionalWrite], _: Store
 ) -> Script[tuple[list[records.AgentChange], list[Statement]]]:
     yield from ()
@@ -200,13 +202,13 @@ WriteDecider = Callable[[Sequence[Any], Store], Script[tuple[list[records.AgentC
 """Decides writes of one kind under their locks; returns the changes and the statements that go with them."""
 
 _DECIDERS: tuple[tuple[tuple[type, ...], WriteDecider], ...] = (
-    ((RequireAtHome,), _at_home),
-    ((SaveCheckpoint,), decided_marks),
-    ((SaveArtifact,), decided_puts),
-    ((SaveWorkflow, ChangeStepStatus), decided_moves),
-    ((SendSignal,), numbered),
-    ((QueueRun, RequeueRun), decided_starts),
-    ((UnconditionalWrite,), _as_they_are),
+    ((RequireAtHome,), _decide_usage),
+    ((SaveCheckpoint,), decide_checkpoints),
+    ((SaveArtifact,), decide_puts),
+    ((SaveWorkflow, ChangeStepStatus), decide_moves),
+    ((SendSignal,), number_signals),
+    ((QueueRun, RequeueRun), decide_starts),
+    ((UnconditionalWrite,), _pass_through),
 )
 """Run after the state keys, always in this order: a fixed lock order prevents deadlocks."""
 
@@ -235,7 +237,7 @@ class _WriteResolver:
             *(Statement("get_namespace_revision", space) for space in spaces),
             *(Statement("get_agent_state", place) for place in places),
         ]
-        revisions = {space: _first(found) for space, found in zip(spaces, rows[len(spaces) :], strict=False)}
+        revisions = {space: _read_first(found) for space, found in zip(spaces, rows[len(spaces) :], strict=False)}
         before = {
             place: _entry(*found[0]) if found else _NOTHING
             for place, found in zip(places, rows[2 * len(spaces) :], strict=True)
@@ -249,9 +251,9 @@ class _WriteResolver:
         return self._changes(before, after, revisions)
 
     def _apply(self, ask: SetKey, stored: StoredKey, entry: StoredKey) -> Script[StoredKey]:
-        found = stored.seen(self._now)
+        found = stored.as_seen_at(self._now)
         if ask.touches:
-            return self._touched(ask, stored, entry)
+            return self._touch(ask, stored, entry)
         fresh = entry is not stored and not entry.touched
         if fresh:  # changed earlier in this commit: both changes become one version
             found = StoredKey(entry.value, stored.version + 1 if entry.value else 0)
@@ -259,7 +261,7 @@ class _WriteResolver:
             yield from self._refuse(ask, found)
         if not ask.writes or (ask.sweeps and (entry is not stored or found.value)):
             return entry
-        packed, made, there = ask.packed, ask.objects, entry.seen(ask.called if fresh else self._now)
+        packed, made, there = ask.packed, ask.objects, entry.as_seen_at(ask.called if fresh else self._now)
         if ask.make is not None:
             value = yield from self._value(ask.place, there)
             packed, made = objects.pack(self._store, decide(ask.make, value), ask.path)
@@ -269,10 +271,10 @@ class _WriteResolver:
         timed = there if ask.keeps else ask
         return StoredKey(packed, entry.version, timed.expires, lasts=timed.lasts)
 
-    def _touched(self, ask: SetKey, stored: StoredKey, entry: StoredKey) -> StoredKey:
+    def _touch(self, ask: SetKey, stored: StoredKey, entry: StoredKey) -> StoredKey:
         """Extend the expiry unless the value changed or went since it was read; the latest expiry wins."""
         changed = entry is not stored and not entry.touched
-        if changed or ask.touches != stored.seen(self._now).version:
+        if changed or ask.touches != stored.as_seen_at(self._now).version:
             return entry
         if ask.documents is not None:
             self._documents[ask.place] = ask.documents
@@ -282,7 +284,7 @@ class _WriteResolver:
         if not entry.value:
             return None
         if made := self._written.get(place):  # written earlier in this commit: not in the store yet
-            return objects.opened(entry.value, made)
+            return objects.decode_packed(entry.value, made)
         return (yield from objects.unpack_within(self._store, entry.value))
 
     def _refuse(self, ask: SetKey, found: StoredKey) -> Script[None]:
@@ -292,7 +294,7 @@ class _WriteResolver:
             f"{ask.path} has version {found.version}, not {ask.if_version}",
             expected=ask.if_version or 0,
             found=found.version,
-            yours=objects.opened(ask.packed, ask.objects) if inline else None,
+            yours=objects.decode_packed(ask.packed, ask.objects) if inline else None,
             theirs=theirs,
         )
 
@@ -317,7 +319,7 @@ class _WriteResolver:
         revision = revisions[owner, space] = revisions[owner, space] + 1
         version = old.version if entry.touched else old.version + 1
         self._index(place, version, old, entry)
-        there = old.seen(self._now)
+        there = old.as_seen_at(self._now)
         created = (old.created if entry.touched else there.created or there.at) if entry.value else 0
         seen = (entry.expires, created, entry.lasts, old.at if entry.touched else 0)
         return records.StateChange(owner, space, key, version, revision, entry.value, *seen)
@@ -332,7 +334,7 @@ class _WriteResolver:
         self.objects += documents_of(state_place(place), version, documents or ())
 
 
-def resolved(
+def resolve_writes(
     store: Store, asks: Sequence[SetKey], unchanged: RequireRevision
 ) -> Script[tuple[tuple[records.StateChange, ...], Sequence[Statement]]]:
     """Decide changes of keys for an entry that others append; returns them, and the objects that go with them."""
@@ -341,13 +343,13 @@ def resolved(
     return changes, resolving.objects
 
 
-def landed_at(store: Store, stream: int, seq: int, kind: type[WriteT]) -> list[WriteT]:
+def read_changes_at(store: Store, stream: int, seq: int, kind: type[WriteT]) -> list[WriteT]:
     """Read a journal entry and return its agent changes of one kind."""
     [(_, code, _, body, _, _)] = store.read("journal_entry", (stream, seq))
-    return landed_in(code, body, kind)
+    return decode_changes(code, body, kind)
 
 
-def landed_in(code: int, body: bytes, kind: type[WriteT]) -> list[WriteT]:
+def decode_changes(code: int, body: bytes, kind: type[WriteT]) -> list[WriteT]:
     """Return the agent changes of one kind in the body of a journal entry."""
     return [landing for landing in getattr(records.decode(code, body), "landed", ()) if isinstance(landing, kind)]
 
@@ -358,5 +360,5 @@ def _entry(
     return StoredKey(value, version, expires, at, created, lasts, bool(indexed))
 
 
-def _first(rows: Sequence[tuple[Any, ...]]) -> int:
+def _read_first(rows: Sequence[tuple[Any, ...]]) -> int:
     return first_number(rows)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from perdure.errors import CorruptValue, WrongStore
-from perdure.journal.keys import SigningKey, signed_by
+from perdure.journal.keys import SigningKey, is_signed_by
 from perdure.journal.stream_reader import compaction_in
 from perdure.journal.verify_report import FindingKind, Severity, VerifyFinding
 from perdure.store.base import Store
@@ -66,7 +66,7 @@ def write_anchor(anchor: Anchor) -> bytes:
     return msgspec.json.format(msgspec.json.encode(anchor), indent=1) + b"\n"
 
 
-def read_anchor(data: bytes) -> Anchor:
+def decode_anchor(data: bytes) -> Anchor:
     """Decode an anchor from its JSON file."""
     try:
         anchor = msgspec.json.decode(data, type=Anchor)
@@ -102,13 +102,13 @@ def _differences(store: Store, anchor: Anchor, keys: Mapping[str, bytes]) -> Ite
                 )
         elif not rows:
             text = f"stream {head.stream} had {head.seq} entries when the anchor was made"
-            yield VerifyFinding(FindingKind.ROLLED_BACK, text, head.stream, _last(store, head.stream) + 1)
+            yield VerifyFinding(FindingKind.ROLLED_BACK, text, head.stream, _read_last_seq(store, head.stream) + 1)
         elif EntryRow(*rows[0]).chain != _bytes(head.chain):
             text = "the entry differs from the anchored one: the stream forked here or earlier"
             yield VerifyFinding(FindingKind.FORKED, text, head.stream, head.seq)
 
 
-def _last(store: Store, stream: int) -> int:
+def _read_last_seq(store: Store, stream: int) -> int:
     return first_number(store.read("head_of", (stream,)))
 
 
@@ -118,7 +118,7 @@ def _signatures(anchor: Anchor, keys: Mapping[str, bytes]) -> Iterator[VerifyFin
         yield VerifyFinding(FindingKind.ANCHOR, text, severity=Severity.UNSIGNED)
     message = anchor.message()
     for signature in anchor.signatures:
-        if not signed_by(_bytes(signature.public_key), message, _bytes(signature.signature)):
+        if not is_signed_by(_bytes(signature.public_key), message, _bytes(signature.signature)):
             yield VerifyFinding(
                 FindingKind.ANCHOR, f"the anchor has been changed: the signature of {signature.agent!r} does not fit"
             )

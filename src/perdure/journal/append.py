@@ -77,14 +77,14 @@ class Append(UnitOfWork[int]):
         self.signer = signer
         self.seal = seal
         self._clock = clock
-        self.bring(records)
+        self.set_records(records)
         self._before: tuple[int, bytes, int] | None = None
         self._at = 0
         """The time of the first attempt: a retry after a lost answer must make the same entries."""
         self.last = -1
         """The index of the last entry among the statements."""
 
-    def bring(self, records: Sequence[Record]) -> None:
+    def set_records(self, records: Sequence[Record]) -> None:
         """Set the records to append, each salted and encoded."""
         salt = self._clock.salt
         if len(records) == 1:  # nearly always
@@ -138,7 +138,7 @@ class Append(UnitOfWork[int]):
             and not self.also
         )
 
-    def joined(self, others: Sequence[UnitOfWork[Any]]) -> UnitOfWork[list[Any]] | None:
+    def join(self, others: Sequence[UnitOfWork[Any]]) -> UnitOfWork[list[Any]] | None:
         """Join unsealed appends to the same head into one commit."""
         # Only plain appends: subclasses decide their entries inside their own transaction.
         units = [unit for unit in (self, *others) if type(unit) is Append]
@@ -196,7 +196,7 @@ def walk_events(
     for seq, kind, at, body, stored, digest in rows:
         if compaction is not None and kept is not None:
             if seq <= compaction.upto:
-                yield from _kept(stream, (seq, kind, at, body, stored, digest), kept)
+                yield from _read_kept(stream, (seq, kind, at, body, stored, digest), kept)
                 continue
             if kept:
                 raise JournalDamaged(f"entry {min(kept)} of stream {stream} is missing")
@@ -204,7 +204,7 @@ def walk_events(
         expected += 1
         link = linked(link, stream, seq, kind, at, digest_of(body) if body is not None else digest)
         if seq != expected or link != stored:
-            if expected != 1 or link != stored or seq != first_of_fork(kind, body):
+            if expected != 1 or link != stored or seq != find_fork_start(kind, body):
                 raise JournalDamaged(f"entry {expected} of stream {stream} does not fit the chain")
             expected = seq
         if body is not None:
@@ -217,13 +217,13 @@ def walk_events(
     head.chain = link
 
 
-def first_of_fork(kind: int, body: bytes | None) -> int:
+def find_fork_start(kind: int, body: bytes | None) -> int:
     """Return the number of a fork's first entry, which follows the last shared one; 0 if this is no fork."""
     record = decode(kind, body) if kind == EntryKind.FORKED and body is not None else None
     return record.cut + 1 if isinstance(record, Forked) else 0
 
 
-def _kept(stream: int, row: Row, kept: dict[int, bytes]) -> Iterator[JournalEntry]:
+def _read_kept(stream: int, row: Row, kept: dict[int, bytes]) -> Iterator[JournalEntry]:
     """Check and decode an entry that a compaction kept; yield its remains if it was erased since."""
     seq, kind, at, body, stored, digest = row
     covered = chain.body_digest(body) if body is not None else digest

@@ -17,10 +17,17 @@ import msgspec
 
 from perdure.errors import ArchiveDamaged
 from perdure.journal import chain, trees
-from perdure.journal.keys import signed_by
-from perdure.journal.objects import packed_in
+from perdure.journal.keys import is_signed_by
+from perdure.journal.objects import iterate_packed
 from perdure.journal.stream_reader import pages
-from perdure.platform.bounded_lines import BoundedCount, EntryNumber, ExpansionGauge, lines_in, opened, padding
+from perdure.platform.bounded_lines import (
+    BoundedCount,
+    EntryNumber,
+    ExpansionGauge,
+    lines_in,
+    make_padding,
+    open_regular_file,
+)
 from perdure.platform.failpoints import CommitMoment, Site, reach
 from perdure.platform.files import atomic_write, make_folder
 from perdure.records import EntryKind, decode
@@ -149,7 +156,7 @@ def write(store: Store, folder: str, header: ArchiveHeader) -> tuple[str, bytes]
         reach(Site.ARCHIVE, CommitMoment.BEGUN)
         with zstandard.ZstdCompressor(level=9).stream_writer(file, closefd=False) as out:
             digest, needed = _write_lines(out, store, header)
-        file.writelines(padding(file.tell(), needed))
+        file.writelines(make_padding(file.tell(), needed))
         reach(Site.ARCHIVE, CommitMoment.WRITTEN)
     reach(Site.ARCHIVE, CommitMoment.AFTER)
     return path, digest
@@ -163,7 +170,7 @@ def _write_lines(out: Any, store: Store, header: ArchiveHeader) -> tuple[bytes, 
         data = _ENCODER.encode(line) + b"\n"
         running.update(data)
         out.write(data)
-        gauge.whole(len(data))
+        gauge.count_line(len(data))
         gauge.value(line.size if isinstance(line, ArchiveObject) else 0)
 
     put(header)
@@ -171,7 +178,7 @@ def _write_lines(out: Any, store: Store, header: ArchiveHeader) -> tuple[bytes, 
         put(entry)
         entries += 1
         if entry.body is not None:
-            for packed in packed_in(decode(entry.kind, entry.body), _EveryCheckpoint()):
+            for packed in iterate_packed(decode(entry.kind, entry.body), _EveryCheckpoint()):
                 identities.update(dict.fromkeys(trees.references(store, packed)))
     for identity in identities:
         [(size, data)] = store.read("get_object", (identity,))
@@ -210,7 +217,7 @@ class ArchiveContents(msgspec.Struct, frozen=True):
 
 def lines_of(path: str | os.PathLike[str]) -> Iterator[ArchiveLine]:
     """Yield the lines of an archive and check them against the digest in the last one."""
-    with opened(path, ArchiveDamaged) as (file, size):
+    with open_regular_file(path, ArchiveDamaged) as (file, size):
         yield from lines_in_file(file, size, path)
 
 
@@ -265,7 +272,7 @@ def check_lines(lines: Iterable[ArchiveLine], path: str | os.PathLike[str]) -> A
             objects += 1
         elif isinstance(line, ArchiveSeal):
             seals += 1
-            if links.get(line.seq) != line.chain or not _signed(header, line):
+            if links.get(line.seq) != line.chain or not _is_signed(header, line):
                 raise ArchiveDamaged(f"{path}: another head was signed at entry {line.seq}")
         else:
             digest = line.sha256
@@ -282,9 +289,9 @@ def _follow(path: Any, header: ArchiveHeader, entry: ArchiveEntry, before: int, 
     return made
 
 
-def _signed(header: ArchiveHeader, seal: ArchiveSeal) -> bool:
+def _is_signed(header: ArchiveHeader, seal: ArchiveSeal) -> bool:
     message = chain.seal_message(header.store, header.stream, seal.seq, _bytes(seal.chain), seal.streams)
-    return signed_by(seal.public_key, message, seal.signature)
+    return is_signed_by(seal.public_key, message, seal.signature)
 
 
 def _bytes(text: str) -> bytes:

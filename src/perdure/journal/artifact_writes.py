@@ -43,7 +43,7 @@ class SaveArtifact(msgspec.Struct, frozen=True):
     def place(self) -> tuple[int, str]:
         return (self.owner, self.name)
 
-    def saved(self, version: int) -> records.ArtifactSaved:
+    def make_record(self, version: int) -> records.ArtifactSaved:
         """The journal record of this artifact under the given version."""
         about = (self.packed, self.size, self.digest, self.kind, self.labels, self.note)
         return records.ArtifactSaved(self.owner, self.name, version, *about)
@@ -55,7 +55,7 @@ class UploadLost(StoreBusy):
     hint = "save the artifact again"
 
 
-def decided_puts(puts: Sequence[SaveArtifact], _: Store) -> Script[tuple[list[records.AgentChange], list[Statement]]]:
+def decide_puts(puts: Sequence[SaveArtifact], _: Store) -> Script[tuple[list[records.AgentChange], list[Statement]]]:
     """Number the versions under the locks of their names; return the changes and the statements they need."""
     places = sorted({put.place for put in puts})
     uploads = [put.upload for put in puts if put.upload]
@@ -73,7 +73,7 @@ def decided_puts(puts: Sequence[SaveArtifact], _: Store) -> Script[tuple[list[re
         landed += [records.ArtifactDropped(*put.place, version) for version in put.drops]
         if put.digest:
             last[put.place] += 1
-            landed.append(put.saved(last[put.place]))
+            landed.append(put.make_record(last[put.place]))
             made += put.objects
     for upload in uploads:
         made += (Statement("drop_upload_objects", (upload,)), Statement("drop_upload", (upload,)))
@@ -103,9 +103,9 @@ class Upload(UnitOfWork[int]):
     site = Site.UPLOAD
 
     def __init__(
-        self, tenancy: LeaseKeeper, clock: Clock, number: int, chunks: Sequence[UploadChunk], *, first: bool
+        self, lease_keeper: LeaseKeeper, clock: Clock, number: int, chunks: Sequence[UploadChunk], *, first: bool
     ) -> None:
-        self._tenancy = tenancy
+        self._lease_keeper = lease_keeper
         self._clock = clock
         self._number = number
         self._chunks = chunks
@@ -115,8 +115,8 @@ class Upload(UnitOfWork[int]):
         number, ids = self._number, b"".join(chunk.identity for chunk in self._chunks)
         there, *_, held = yield [
             Statement("lock_upload", (number,)),
-            self._tenancy.holder_statement(self._clock.boot_ms()),
-            Statement("renew_upload", (number, self._clock.wall_ms(), self._tenancy.holder)),
+            self._lease_keeper.holder_statement(self._clock.boot_ms()),
+            Statement("renew_upload", (number, self._clock.wall_ms(), self._lease_keeper.holder_id)),
             Statement("add_upload_objects", (number, ids)),
             Statement("hold_objects", (ids,)),
         ]

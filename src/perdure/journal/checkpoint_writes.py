@@ -127,7 +127,7 @@ class BaseVersionGone(StoreBusy):
     """The version whose objects were reused has been deleted: write them again."""
 
 
-def decided_marks(
+def decide_checkpoints(
     marks: Sequence[SaveCheckpoint], store: Store
 ) -> Script[tuple[list[records.AgentChange], list[Statement]]]:
     """Number the versions under the locks of their names; return the changes and the objects they need."""
@@ -157,11 +157,11 @@ def decided_marks(
             last[mark.place] += 1
             landed.append(records.CheckpointMade(*mark.place, last[mark.place], mark.packed, mark.labels, mark.meta))
             made += mark.objects
-    landed += yield from _outnumbered(marks, rules, last)
+    landed += yield from _apply_keep_last(marks, rules, last)
     return landed, made
 
 
-def _outnumbered(
+def _apply_keep_last(
     marks: Sequence[SaveCheckpoint],
     rules: Mapping[int, Mapping[str, RetentionRule]],
     last: Mapping[tuple[int, str], int],
@@ -187,12 +187,12 @@ def _outnumbered(
     return [
         records.CheckpointDropped(*place, version)
         for place, rows in zip(asked, found, strict=True)
-        for version in unpinned(place, rows)
+        for version in iterate_unpinned(place, rows)
         if (place, version) not in dropped
     ]
 
 
-def unpinned(place: tuple[int, str], rows: Rows) -> Iterator[int]:
+def iterate_unpinned(place: tuple[int, str], rows: Rows) -> Iterator[int]:
     """Yield the versions without a label, which would pin them, from rows of version, entry kind and entry body."""
     for version, kind, body in rows:
         if body is not None and not any(_labels(records.decode(kind, body), (*place, version))):

@@ -115,7 +115,7 @@ class _StreamScan:
         record = r.decode(kind, body) if body is not None else r.remains(kind)
         if isinstance(record, r.RunStarted):
             self._started = record
-        if record is not None and self._needs.keeps(record, seq, at):
+        if record is not None and self._needs.is_needed(record, seq, at):
             covered = chain.body_digest(body) if body is not None else digest
             self._kept.append((seq, chain.mark(self._stream, seq, kind, at, covered, stored)))
             return
@@ -139,9 +139,11 @@ class _StreamScan:
         archive, digest, done = (old.archive, old.digest, old.done) if old is not None else ("", b"", 0)
         floors = _highest((*(old.floors if old is not None else ()), *self._needs.floors))
         record = r.StreamCompacted(self.upto, self.head, kept, archive, digest, done=done + self._done, floors=floors)
-        return record if self._started is None else self._carrying(record, self._started.agent, self._started.run)
+        return (
+            record if self._started is None else self._carry_view_data(record, self._started.agent, self._started.run)
+        )
 
-    def _carrying(self, record: r.StreamCompacted, agent: str, run: str) -> r.StreamCompacted:
+    def _carry_view_data(self, record: r.StreamCompacted, agent: str, run: str) -> r.StreamCompacted:
         """Add the view data of a run that its remaining entries no longer contain."""
         resumes = require_run_row(self._store, agent, run).resumes
         state = self._store.read("run_state_of", (self._stream,))

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from perdure.store.base import Statement
-from perdure.values.words import spaced
+from perdure.values.words import space_words
 
 DocumentKey = tuple[int, str, str, str]
 """Owner, kind, namespace and key of the value that a document belongs to."""
@@ -50,6 +50,6 @@ def documents_of(owner: DocumentKey, version: int, documents: Sequence[IndexedDo
     for one in documents:
         text = one.text.encode("utf-8", "surrogatepass")
         yield Statement("put_document", (*owner, one.part, version, text, one.embedder, one.vector))
-        words = spaced(one.text) if one.words else ""
+        words = space_words(one.text) if one.words else ""
         if words:
             yield Statement("put_document_words", (*owner, one.part, words))

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 import msgspec
 
 from perdure import records as r
-from perdure.journal.project_memories import listed
+from perdure.journal.project_memories import encode_texts
 from perdure.records.memories import TRUSTED, SuccessorLink
 from perdure.store.base import Row, Rows, Statement
 from perdure.store.rows import RelationRow
@@ -54,9 +54,9 @@ class SupersessionChains:
     def __bool__(self) -> bool:
         return bool(self._new)
 
-    def asking(self) -> list[Statement]:
+    def next_queries(self) -> list[Statement]:
         """Return the next queries; usually empty after one round."""
-        concerned = dict.fromkeys(which for kept in self._new for which in self._concerned(kept))
+        concerned = dict.fromkeys(which for kept in self._new for which in self._collect_ids(kept))
         ids = [which for which in concerned if which not in self._asked]
         ends = [self._links[which] for which in concerned if which in self._links]
         begin = dict.fromkeys((link.thing, link.valid_to) for link in ends if link.valid_to and link.thing[1])
@@ -69,8 +69,8 @@ class SupersessionChains:
         ]
         return looks + [Statement("links_valid_from", (self._owner, *thing, at)) for thing, at in days]
 
-    def read(self, looks: Sequence[Statement], rows: Sequence[Rows]) -> None:
-        """Take over the rows of the queries that `asking` returned."""
+    def add_rows(self, looks: Sequence[Statement], rows: Sequence[Rows]) -> None:
+        """Take over the rows of the queries that `next_queries` returned."""
         for look, found in zip(looks, rows, strict=True):
             for row in found:
                 if look.name == "memory_relations_but_repeats":
@@ -90,17 +90,17 @@ class SupersessionChains:
         if replaced and replaced <= valid_from:
             self._void.add(which)
 
-    def chained(self, kept: r.MemoryKept) -> r.MemoryKept:
+    def complete(self, kept: r.MemoryKept) -> r.MemoryKept:
         """Complete a new memory with all that it supersedes and with its end; later calls take it into account."""
-        self._know(SupersessionLink(kept.id, _thing(kept), kept.trust, kept.valid_from, kept.valid_to))
+        self._know(SupersessionLink(kept.id, _make_subject(kept), kept.trust, kept.valid_from, kept.valid_to))
         if not kept.supersedes:
             return kept
         over = {
             memory_id: None
-            for memory_id in self._over(kept)
+            for memory_id in self._find_superseded(kept)
             if memory_id in kept.supersedes or memory_id in self._links
         }
-        beside = (self._links.get(memory_id) for memory_id in self._following(over))
+        beside = (self._links.get(memory_id) for memory_id in self._find_successors(over))
         after = [
             link
             for link in beside
@@ -124,11 +124,11 @@ class SupersessionChains:
         self._replace([(old, kept.id) for old in over] + [(kept.id, successor.id) for successor in kept.followed])
         return kept
 
-    def _concerned(self, kept: r.MemoryKept) -> list[str]:
-        over = self._over(kept)
-        return [*over, *self._following(over)]
+    def _collect_ids(self, kept: r.MemoryKept) -> list[str]:
+        over = self._find_superseded(kept)
+        return [*over, *self._find_successors(over)]
 
-    def _over(self, kept: r.MemoryKept) -> dict[str, None]:
+    def _find_superseded(self, kept: r.MemoryKept) -> dict[str, None]:
         """All memories that `kept` supersedes, including those superseded by a memory that it voids."""
         over, todo = dict.fromkeys(kept.supersedes), list(kept.supersedes)
         while todo:
@@ -137,21 +137,21 @@ class SupersessionChains:
                 new = [
                     memory_id
                     for memory_id in self._before[link.id]
-                    if memory_id not in over and self._goes_along(kept, memory_id)
+                    if memory_id not in over and self._is_superseded_too(kept, memory_id)
                 ]
                 over.update(dict.fromkeys(new))
                 todo += new
         return over
 
-    def _goes_along(self, kept: r.MemoryKept, which: str) -> bool:
+    def _is_superseded_too(self, kept: r.MemoryKept, which: str) -> bool:
         link = self._links.get(which)
         # Memories that were not read yet are read in the next round.
         return link is None or (self._is_of(kept, link) and not kept.trust < TRUSTED <= link.trust)
 
     def _is_of(self, kept: r.MemoryKept, link: SupersessionLink) -> bool:
-        return link.thing == _thing(kept) and link.id not in self._void
+        return link.thing == _make_subject(kept) and link.id not in self._void
 
-    def _following(self, over: Collection[str]) -> dict[str, None]:
+    def _find_successors(self, over: Collection[str]) -> dict[str, None]:
         """Return the memories that supersede one of `over`, or begin when one of them ends."""
         found: dict[str, None] = {}
         for which in over:
@@ -170,10 +170,10 @@ class SupersessionChains:
             self._before[new][old] = None
 
 
-def _thing(kept: r.MemoryKept) -> MemorySubject:
+def _make_subject(kept: r.MemoryKept) -> MemorySubject:
     return kept.kind, kept.about, kept.user
 
 
 def _parts(ids: Sequence[str]) -> Iterator[str]:
     for start in range(0, len(ids), _ASKED_MAX):
-        yield listed(ids[start : start + _ASKED_MAX])
+        yield encode_texts(ids[start : start + _ASKED_MAX])

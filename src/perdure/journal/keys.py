@@ -56,7 +56,7 @@ class SigningKey:
         return self._private.sign(message)
 
 
-def signed_by(public_key: bytes, message: bytes, signature: bytes) -> bool:
+def is_signed_by(public_key: bytes, message: bytes, signature: bytes) -> bool:
     """Whether the signature of the message is valid for the public key."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -78,9 +78,9 @@ def find(agent: str, folder: str | None, source: KeySource | None) -> SigningKey
     if source is not None:
         seed = source(agent)
     elif text := os.environ.get("PERDURE_KEY"):
-        seed = _from_hex(text, "PERDURE_KEY")
+        seed = _parse_hex(text, "PERDURE_KEY")
     else:
-        seed = _read(folder, agent)
+        seed = _read_key(folder, agent)
     return SigningKey(seed) if seed is not None else None
 
 
@@ -95,7 +95,7 @@ def folder_of(store: Store) -> str | None:
 
 def load_key(agent: str, folder: str | None) -> SigningKey | None:
     """Load the key from an agent's key file, ignoring `PERDURE_KEY` and callables."""
-    seed = _read(folder, agent)
+    seed = _read_key(folder, agent)
     return SigningKey(seed) if seed is not None else None
 
 
@@ -103,12 +103,12 @@ def refuse_another(agent: str, folder: str | None, public_key: bytes) -> None:
     """Raise if the agent's key file has a key other than the one being imported."""
     found = load_key(agent, folder)
     if found is not None and found.public_key != public_key:
-        raise _other_key_error(agent, folder)
+        raise _wrong_key_error(agent, folder)
 
 
 def discard(agent: str, folder: str | None, key: SigningKey) -> None:
     """Delete the key file of an unused key, unless it has another key by now."""
-    if folder is not None and _read(folder, agent) == key.seed:
+    if folder is not None and _read_key(folder, agent) == key.seed:
         os.unlink(_path(folder, agent))
 
 
@@ -121,7 +121,7 @@ def store_key(agent: str, folder: str | None, key: SigningKey) -> None:
     except OSError as error:
         raise _unkept(agent, folder, error) from error
     if seed != key.seed:
-        raise _other_key_error(agent, folder)
+        raise _wrong_key_error(agent, folder)
 
 
 def create(agent: str, folder: str | None) -> SigningKey:
@@ -135,7 +135,7 @@ def create(agent: str, folder: str | None) -> SigningKey:
     return SigningKey(seed)
 
 
-def _other_key_error(agent: str, folder: str | None) -> StoreUnavailable:
+def _wrong_key_error(agent: str, folder: str | None) -> StoreUnavailable:
     return StoreUnavailable(
         f"{folder} has another key for agent {agent!r}; nothing was imported",
         hint="move that file away, or give another name",
@@ -149,7 +149,7 @@ def _unkept(agent: str, folder: str, error: OSError) -> StoreProblem:
     return StoreUnavailable(what, hint="make that folder writable, or give key= or PERDURE_KEY")
 
 
-def _from_hex(text: str, where: str) -> bytes:
+def _parse_hex(text: str, where: str) -> bytes:
     try:
         return bytes.fromhex(text.strip())
     except ValueError as error:
@@ -163,11 +163,11 @@ def _path(folder: str, agent: str) -> str:
     return os.path.join(folder, name + ".key")
 
 
-def _read(folder: str | None, agent: str) -> bytes | None:
+def _read_key(folder: str | None, agent: str) -> bytes | None:
     if folder is None:
         return None
     try:
-        return _from_hex(_text_of(folder, _path(folder, agent)), f"the key file of agent {agent!r}")
+        return _parse_hex(_text_of(folder, _path(folder, agent)), f"the key file of agent {agent!r}")
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -198,5 +198,5 @@ def _write_once(folder: str, agent: str, seed: bytes) -> bytes:
     try:
         replace_file(_path(folder, agent), seed.hex().encode() + b"\n", new=True)
     except FileExistsError:
-        seed = _read(folder, agent) or seed
+        seed = _read_key(folder, agent) or seed
     return seed

@@ -17,10 +17,10 @@ import msgspec
 
 from perdure.errors import LeaseLost, PerdureError, RunBusy
 from perdure.platform.failpoints import Site
-from perdure.platform.process import Holder, proven_dead, this_process
+from perdure.platform.process import Holder, identify_this_process, proven_dead
 from perdure.store.base import FinalBatch, Script, Statement, Store, UnitOfWork
 from perdure.values.limits import HEARTBEAT_SECONDS, LEASE_SECONDS, LEAVE_SECONDS_MAX, ORDER_LOOK_SECONDS
-from perdure.values.locks import after_fork_in_child
+from perdure.values.locks import call_after_fork
 
 LEASE_MS = int(LEASE_SECONDS * 1000)
 
@@ -29,29 +29,29 @@ class Lease(msgspec.Struct, frozen=True):
     """The lease of a stream as stored."""
 
     fence: int
-    holder: int | None
+    holder_id: int | None
     process: Holder | None
     since: int
     left_ms: int
     one_host: bool = True
 
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """False only if the lease was released or expired, or its holder is proven dead."""
         if self.process is None or proven_dead(self.process, self.one_host):
             return False
         return self.left_ms > 0
 
-    def ended(self) -> str:
+    def describe_end(self) -> str:
         """Return how a lease that is free has ended: "released", "dead" or "expired"."""
-        if self.holder is None:
+        if self.holder_id is None:
             return "released"
         return "dead" if self.process is None or proven_dead(self.process, self.one_host) else "expired"
 
-    def busy(self, run: str) -> RunBusy:
+    def busy_error(self, run: str) -> RunBusy:
         """The error for a caller who wants to open the run now."""
         since = datetime.fromtimestamp(self.since / 1000).astimezone().isoformat(sep=" ", timespec="seconds")
         text = f"run {run!r} is open in {self.process}, a holder since {since}"
-        here = this_process()
+        here = identify_this_process()
         if self.process is None or (self.process.boot, self.process.namespace) == (here.boot, here.namespace):
             return RunBusy(text)
         seconds = max(1, round(self.left_ms / 1000))
@@ -74,14 +74,14 @@ def lease_of(row: tuple[Any, ...], one_host: bool = True) -> Lease:
     return Lease(fence, holder, process, at or 0, left or 0, one_host)
 
 
-def counts_as_alive(lease: Lease, tenancy: LeaseKeeper | None) -> bool:
-    """Whether nobody may take over from this holder. `tenancy` is that of this process, if it has one."""
-    return lease.alive() and not (tenancy is not None and tenancy.outlasts(lease))
+def counts_as_alive(lease: Lease, lease_keeper: LeaseKeeper | None) -> bool:
+    """Whether nobody may take over from this holder. `lease_keeper` is that of this process, if it has one."""
+    return lease.is_alive() and not (lease_keeper is not None and lease_keeper.outlasts(lease))
 
 
 _open_streams: dict[str, set[int]] = {}
 """Open streams by store, for the whole process: a reopened store is still the same store."""
-after_fork_in_child(_open_streams.clear)
+call_after_fork(_open_streams.clear)
 
 
 class LeaseKeeper:
@@ -89,9 +89,9 @@ class LeaseKeeper:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.process = this_process()
+        self.process = identify_this_process()
         self._deadline = store.clock.boot_ms() + LEASE_MS
-        self.holder = int.from_bytes(store.clock.salt()[:8], "big") >> 1
+        self.holder_id = int.from_bytes(store.clock.salt()[:8], "big") >> 1
         """Chosen here, not by the store: registering would cost a commit of its own."""
         self.open_streams = _open_streams.setdefault(store.identity, set())
         """Streams that this process writes to: detects a second open without a query."""
@@ -112,7 +112,7 @@ class LeaseKeeper:
         self._heart.name = "perdure-heartbeat"
         self._heart.start()
 
-    def expired(self) -> bool:
+    def has_expired(self) -> bool:
         """Whether the lease has expired, so that another process may have taken over."""
         return self._store.clock.boot_ms() >= self._deadline
 
@@ -129,7 +129,7 @@ class LeaseKeeper:
 
         Expiry is checked here and not when the renewal was sent, because a server may answer late.
         """
-        if self.expired():
+        if self.has_expired():
             self.require_confirmation()  # a renewal after a long sleep must not hide the lapse
         lapses = self.lapses
         self._deadline = now + LEASE_MS  # from before the commit: late is safe, early is not
@@ -141,9 +141,9 @@ class LeaseKeeper:
         More time left than a renewal grants means that the server's clock was set back. A live holder renews within
         one lease time by any clock; a holder that has not renewed by our clock is dead.
         """
-        if lease.holder is None:
+        if lease.holder_id is None:
             return False
-        tenure = (lease.holder, lease.fence)
+        tenure = (lease.holder_id, lease.fence)
         if lease.left_ms <= 2 * LEASE_MS:
             self._strange.pop(tenure, None)  # it has renewed
             return False
@@ -160,8 +160,18 @@ class LeaseKeeper:
 
     def row(self, now: int) -> tuple[Any, ...]:
         """The parameters of the statements that write this holder."""
-        holder, at = self.process, self._store.clock.wall_ms()
-        return (self.holder, holder.boot, holder.namespace, holder.pid, holder.started, holder.host, at, now, LEASE_MS)
+        process, at = self.process, self._store.clock.wall_ms()
+        return (
+            self.holder_id,
+            process.boot,
+            process.namespace,
+            process.pid,
+            process.started,
+            process.host,
+            at,
+            now,
+            LEASE_MS,
+        )
 
     def renewal(self, stream: int, fence: int) -> ConfirmLease:
         """The unit that renews, and raises LeaseLost if another process has taken over the stream."""
@@ -181,30 +191,30 @@ class LeaseKeeper:
         return Statement("drop_dead_holders", (self.process.boot, self._store.clock.boot_ms()))
 
 
-def _heartbeat_loop(tenancy: weakref.ref[LeaseKeeper], stop: threading.Event) -> None:
+def _heartbeat_loop(lease_keeper: weakref.ref[LeaseKeeper], stop: threading.Event) -> None:
     """Renew until stopped, or until the keeper is garbage-collected."""
     beat_at = time.monotonic() + HEARTBEAT_SECONDS
     while not stop.wait(min(HEARTBEAT_SECONDS, ORDER_LOOK_SECONDS)):
-        holder = tenancy()
-        if holder is None:
+        keeper = lease_keeper()
+        if keeper is None:
             return
         try:
             if time.monotonic() >= beat_at:
                 beat_at = time.monotonic() + HEARTBEAT_SECONDS
-                holder.renew()
-            holder.between_beats()
+                keeper.renew()
+            keeper.between_beats()
         except PerdureError:
-            # The store is full, fenced or busy. The deadline stays, and the runs check `expired`.
+            # The store is full, fenced or busy. The deadline stays, and the runs check `has_expired`.
             continue
         finally:
-            del holder
+            del keeper
 
 
 class _RenewLeases(UnitOfWork[None]):
     site = Site.HEARTBEAT
 
-    def __init__(self, tenancy: LeaseKeeper, now: int) -> None:
-        self._tenancy = tenancy
+    def __init__(self, lease_keeper: LeaseKeeper, now: int) -> None:
+        self._lease_keeper = lease_keeper
         self._now = now
         self.lapses = 0
         """The keeper's lapses when this renewal committed."""
@@ -212,25 +222,25 @@ class _RenewLeases(UnitOfWork[None]):
     def script(self) -> Script[None]:
         # A retry only extends the deadline, which we count from before the first attempt. Dead holders are cleaned up
         # once, at the first heartbeat: at the start somebody would wait for it.
-        dead = [] if self._tenancy.tidied else [self._tenancy.delete_dead_holders()]
-        yield FinalBatch([*dead, Statement("renew_holder", self._tenancy.row(self._now))])
+        dead = [] if self._lease_keeper.tidied else [self._lease_keeper.delete_dead_holders()]
+        yield FinalBatch([*dead, Statement("renew_holder", self._lease_keeper.row(self._now))])
 
     def settle(self, committed: bool) -> None:
         if committed:
-            self._tenancy.tidied = True
-            self.lapses = self._tenancy.extend(self._now)
+            self._lease_keeper.tidied = True
+            self.lapses = self._lease_keeper.extend(self._now)
 
 
 class ConfirmLease(_RenewLeases):
     """Renews this holder, and raises LeaseLost if it no longer holds the stream."""
 
-    def __init__(self, tenancy: LeaseKeeper, now: int, stream: int, fence: int) -> None:
-        super().__init__(tenancy, now)
+    def __init__(self, lease_keeper: LeaseKeeper, now: int, stream: int, fence: int) -> None:
+        super().__init__(lease_keeper, now)
         self._lease = (stream, fence)
 
     def script(self) -> Script[None]:
         [_, held] = yield [
-            Statement("renew_holder", self._tenancy.row(self._now)),
+            Statement("renew_holder", self._lease_keeper.row(self._now)),
             Statement("check_lease", self._lease),
         ]
         if not held:
@@ -241,11 +251,15 @@ class _ReleaseLeases(UnitOfWork[None]):
     site = Site.HEARTBEAT
     seconds = LEAVE_SECONDS_MAX
 
-    def __init__(self, tenancy: LeaseKeeper) -> None:
-        self._tenancy = tenancy
+    def __init__(self, lease_keeper: LeaseKeeper) -> None:
+        self._lease_keeper = lease_keeper
 
     def script(self) -> Script[None]:
-        holder = (self._tenancy.holder,)
+        holder = (self._lease_keeper.holder_id,)
         yield FinalBatch(
-            [Statement("release_all", holder), Statement("drop_holder", holder), self._tenancy.delete_dead_holders()]
+            [
+                Statement("release_all", holder),
+                Statement("drop_holder", holder),
+                self._lease_keeper.delete_dead_holders(),
+            ]
         )

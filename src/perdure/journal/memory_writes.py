@@ -76,7 +76,7 @@ DecidedMemories = tuple[list[r.Record], list[Statement]]
 """Entries, and the statements that go with them."""
 
 
-def decided_memories(asks: Sequence[SaveMemory | Retraction], store: Store, first: r.Record) -> Script[DecidedMemories]:
+def decide_memories(asks: Sequence[SaveMemory | Retraction], store: Store, first: r.Record) -> Script[DecidedMemories]:
     """Decide the requested memories; `first` is the first entry of the same commit."""
     keeps = [ask for ask in asks if isinstance(ask, SaveMemory)]
     told = [ask for ask in asks if isinstance(ask, Retraction)]
@@ -125,7 +125,7 @@ class _MemoryDecider:
             *(Statement("last_thread_position", thread) for thread in threads),
             *looks,
         ]
-        found = (yield from self._with_chains(first))[len(owners) :]
+        found = (yield from self._read_with_chains(first))[len(owners) :]
         self._places = {thread: first_number(last) for thread, last in zip(threads, found, strict=False)}
         for look, there in zip(looks, found[len(threads) :], strict=True):
             self._there.begin(look, (SimilarMemory(*row) for row in reversed(there)))
@@ -135,16 +135,16 @@ class _MemoryDecider:
                 # A server ends a transaction that idles for too long.
                 yield [Statement("lock_namespace", (owners[0], "memory"))]
 
-    def _with_chains(self, first: Sequence[Statement]) -> Script[list[Rows]]:
+    def _read_with_chains(self, first: Sequence[Statement]) -> Script[list[Rows]]:
         """Execute `first` together with the queries of the supersession chains; usually one round trip."""
-        looks = {owner: chains.asking() for owner, chains in self._chains.items()}
+        looks = {owner: chains.next_queries() for owner, chains in self._chains.items()}
         rows = yield [*first, *(look for some in looks.values() for look in some)]
         found = rows[: len(first)]
         while any(looks.values()):
             told = iter(rows[-sum(map(len, looks.values())) :])
             for owner, some in looks.items():
-                self._chains[owner].read(some, [next(told) for _ in some])
-            looks = {owner: chains.asking() for owner, chains in self._chains.items()}
+                self._chains[owner].add_rows(some, [next(told) for _ in some])
+            looks = {owner: chains.next_queries() for owner, chains in self._chains.items()}
             if any(looks.values()):
                 rows = yield [look for some in looks.values() for look in some]
         return found
@@ -158,13 +158,13 @@ class _MemoryDecider:
         return looks
 
     def _decide(self, new_memory: SaveMemory) -> None:
-        kept = self._meant(new_memory.kept)
+        kept = self._replace_counted_ids(new_memory.kept)
         chains = self._chains[kept.owner]
-        kept = chains.chained(kept) if chains else kept
+        kept = chains.complete(kept) if chains else kept
         looks = self._looks(kept)
         # A superseded memory no longer counts as a twin or a contradiction, for this memory and later ones.
         self._there.end(kept.supersedes)
-        verdict = new_memory.judge(self._there.newest(looks)) if new_memory.compares else MemoryVerdict()
+        verdict = new_memory.judge(self._there.find_newest(looks)) if new_memory.compares else MemoryVerdict()
         if verdict.twin is not None:
             self._twins[kept.id] = verdict.twin
             said = (kept.source, kept.trust, kept.run, self._step, kept.writer)
@@ -172,7 +172,7 @@ class _MemoryDecider:
             return
         if verdict.ends is not None:
             self._there.end((verdict.ends.id,))
-            kept = _in_place_of(kept, verdict.ends)
+            kept = _supersede_with_end(kept, verdict.ends)
         kept = msgspec.structs.replace(
             kept,
             contradicts=tuple(dict.fromkeys((*kept.contradicts, *verdict.contradicts))),
@@ -180,12 +180,12 @@ class _MemoryDecider:
             place=self._place(kept),
         )
         if not kept.followed:
-            self._there.add(looks, _near(kept))
+            self._there.add(looks, _make_similar(kept))
         self.entries.append(kept)
         self.made += new_memory.objects
         self.made += new_memory.indexed(kept)
 
-    def _meant(self, kept: r.MemoryKept) -> r.MemoryKept:
+    def _replace_counted_ids(self, kept: r.MemoryKept) -> r.MemoryKept:
         """Replace ids requested in this commit by those of the existing memories that were counted instead."""
         twins = self._twins
         if twins.keys().isdisjoint((*kept.supersedes, *kept.contradicts, *kept.derived)):
@@ -198,12 +198,12 @@ class _MemoryDecider:
         ]
         return msgspec.structs.replace(
             kept,
-            supersedes=self._known(memory_id for memory_id in kept.supersedes if memory_id not in stay),
-            contradicts=self._known((*kept.contradicts, *stay)),
-            derived=self._known(kept.derived),
+            supersedes=self._map_ids(memory_id for memory_id in kept.supersedes if memory_id not in stay),
+            contradicts=self._map_ids((*kept.contradicts, *stay)),
+            derived=self._map_ids(kept.derived),
         )
 
-    def _known(self, ids: Iterable[str]) -> tuple[str, ...]:
+    def _map_ids(self, ids: Iterable[str]) -> tuple[str, ...]:
         return tuple(
             dict.fromkeys(self._twins[memory_id].id if memory_id in self._twins else memory_id for memory_id in ids)
         )
@@ -214,7 +214,7 @@ class _MemoryDecider:
         return self._places[thread]
 
 
-def _in_place_of(kept: r.MemoryKept, one: SimilarMemory) -> r.MemoryKept:
+def _supersede_with_end(kept: r.MemoryKept, one: SimilarMemory) -> r.MemoryKept:
     """Supersede a memory by the same fact with its end; importance, tags and metadata carry over."""
     tags = msgspec.json.decode(one.tags, type=list[str])
     return msgspec.structs.replace(
@@ -253,13 +253,13 @@ class _MemoryCandidates:
             for there in self._holding.pop(which, ()):
                 there.pop(which, None)
 
-    def newest(self, looks: Iterable[Statement]) -> list[SimilarMemory]:
+    def find_newest(self, looks: Iterable[Statement]) -> list[SimilarMemory]:
         """Return the newest memories of some queries, at most MEMORIES_COMPARED_MAX of each."""
         found = [islice(reversed(self._found[look].values()), MEMORIES_COMPARED_MAX) for look in looks]
         return list({near.id: near for some in found for near in some}.values())
 
 
-def _near(one: r.MemoryKept) -> SimilarMemory:
+def _make_similar(one: r.MemoryKept) -> SimilarMemory:
     lives = (one.valid_from, one.valid_to, one.expires)
     tags = msgspec.json.encode(one.tags).decode()
     return SimilarMemory(

@@ -102,7 +102,7 @@ class EntryNeeds:
         """The revision and time from which the history of each namespace is complete."""
         return tuple(r.CompactionFloor(*space, *since) for space, since in sorted(self._since.items()))
 
-    def keeps(self, record: r.Record, seq: int, at: int) -> bool:
+    def is_needed(self, record: r.Record, seq: int, at: int) -> bool:
         """Whether an entry stays."""
         writes = (*getattr(record, "writes", ()), *filter(None, [getattr(record, "write", None)]))
         if type(record) not in self._passing or any(write.op not in _WRITES for write in writes):
@@ -136,21 +136,21 @@ class EntryNeeds:
         for owner, kind, run in ((owner or noted.writer, kind, run) for owner, kind, run in events):
             if (at, self._stream, seq) >= noted.before.get(owner, (0, 0, 0)) or (run and run not in noted.finished):
                 return False
-            if self._newest_of(owner, kind) == (self._stream, seq) or self._came_late(noted, owner, seq, at):
+            if self._find_newest(owner, kind) == (self._stream, seq) or self._arrived_late(noted, owner, seq, at):
                 return False
             owners.add(owner)
             self._passed += [((owner, floor_of(name)), (0, at)) for name in ("", kind)]
         changes += [Statement("drop_events_of_entry", (owner, at, self._stream, seq)) for owner in sorted(owners)]
         return True
 
-    def _came_late(self, noted: RemovableEvents, owner: int, seq: int, at: int) -> bool:
+    def _arrived_late(self, noted: RemovableEvents, owner: int, seq: int, at: int) -> bool:
         """Whether an event arrived after the replay snapshots; clocks differ, so its time may be older."""
         if owner not in noted.arrived:
             return False
         rows = self._store.read("arrivals_of", (owner, at, self._stream, seq))
         return any(arrival > noted.arrived[owner] for (arrival,) in rows)
 
-    def _newest_of(self, owner: int, kind: str) -> tuple[int, int]:
+    def _find_newest(self, owner: int, kind: str) -> tuple[int, int]:
         """Return the entry of the newest event of a kind. It stays: cursors of readers may point to it."""
         if (owner, kind) not in self._newest:
             rows = self._store.read("newest_event_of_kind", (owner, kind))
@@ -170,7 +170,7 @@ class EntryNeeds:
         self._passed.append((key[:2], (revision, at)))
         return True
 
-    def _made(self, record: r.CheckpointMade | r.ArtifactSaved, changes: list[Statement]) -> bool:
+    def _may_drop_version(self, record: r.CheckpointMade | r.ArtifactSaved, changes: list[Statement]) -> bool:
         """Whether the entry that saved a checkpoint or artifact may go: it was deleted."""
         look, _, unplace, _ = _TABLES[type(record)]
         place = (record.owner, record.name, record.version)
@@ -181,7 +181,7 @@ class EntryNeeds:
         self._going.append((look, *place))
         return True
 
-    def _queued(self, record: r.TaskQueued | r.TaskAgain, changes: list[Statement]) -> bool:
+    def _may_drop_queueing(self, record: r.TaskQueued | r.TaskAgain, changes: list[Statement]) -> bool:
         """Whether the queueing of a run may go: the run has ended."""
         run = read_run(self._store, record.agent, record.run)
         return run is not None and r.RunStatus(run.status).over
@@ -191,7 +191,7 @@ class EntryNeeds:
         rows = self._store.read("thread_min_generation", (record.owner, record.thread, record.ns, record.id))
         return any(record.life < fate for (fate,) in rows)
 
-    def _dropped(self, record: r.CheckpointDropped | r.ArtifactDropped, changes: list[Statement]) -> bool:
+    def _may_drop_deletion(self, record: r.CheckpointDropped | r.ArtifactDropped, changes: list[Statement]) -> bool:
         """Whether a deletion may go: the entry that saved the version goes too, and a higher version exists."""
         look, newest, _, remove = _TABLES[type(record)]
         place = (record.owner, record.name, record.version)
@@ -226,12 +226,12 @@ _TABLES: dict[type[r.Record], tuple[str, str, str, str]] = {
 
 _RULES: dict[type[r.Record], Callable[[EntryNeeds, Any, list[Statement]], bool]] = {
     r.StateChange: EntryNeeds._state,
-    r.CheckpointMade: EntryNeeds._made,
-    r.CheckpointDropped: EntryNeeds._dropped,
-    r.ArtifactSaved: EntryNeeds._made,
-    r.ArtifactDropped: EntryNeeds._dropped,
-    r.TaskQueued: EntryNeeds._queued,
-    r.TaskAgain: EntryNeeds._queued,
+    r.CheckpointMade: EntryNeeds._may_drop_version,
+    r.CheckpointDropped: EntryNeeds._may_drop_deletion,
+    r.ArtifactSaved: EntryNeeds._may_drop_version,
+    r.ArtifactDropped: EntryNeeds._may_drop_deletion,
+    r.TaskQueued: EntryNeeds._may_drop_queueing,
+    r.TaskAgain: EntryNeeds._may_drop_queueing,
     r.ThreadPut: EntryNeeds._thread,
     r.ThreadWrote: EntryNeeds._thread,
 }

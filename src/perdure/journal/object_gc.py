@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 
 from perdure.journal import trees
-from perdure.journal.objects import ID_BYTES, DroppedVersion, DroppedVersions, packed_in, reference
+from perdure.journal.objects import ID_BYTES, DroppedVersion, DroppedVersions, iterate_packed, reference
 from perdure.platform.failpoints import Site
-from perdure.platform.process import this_process
+from perdure.platform.process import identify_this_process
 from perdure.records import decode
 from perdure.store.base import Row, Script, Statement, Store, UnitOfWork, read_through
 from perdure.store.rows import EntryRow, first_number, upto
@@ -93,7 +93,9 @@ class LiveObjects:
         """Tree nodes that were opened. Exact, because what is below a node is marked only through it."""
         self._heads: dict[int, int] = {}
         self._dropped = DroppedVersions(store, dropped)
-        self._pending = {identity for (identity,) in store.read("live_upload_objects", _given_up(store, grace))}
+        self._pending = {
+            identity for (identity,) in store.read("live_upload_objects", _find_stale_limits(store, grace))
+        }
         """Objects that uploads have written and no entry refers to yet."""
 
     def __contains__(self, identity: bytes) -> bool:
@@ -125,7 +127,7 @@ class LiveObjects:
         roots: set[bytes] = set()
         for entry in entries:
             if entry.body is not None:
-                roots.update(packed_in(decode(entry.kind, entry.body), self._dropped))
+                roots.update(iterate_packed(decode(entry.kind, entry.body), self._dropped))
         yield from self._refer(roots)
 
     def _refer(self, roots: set[bytes]) -> Script[None]:
@@ -133,7 +135,7 @@ class LiveObjects:
             self._used.add(identity)
 
 
-def marked(
+def mark_live(
     store: Store,
     progress: CollectProgress | None = None,
     dropped: Iterable[DroppedVersion] = (),
@@ -147,7 +149,7 @@ def marked(
     return marks
 
 
-def unused(store: Store, marks: LiveObjects) -> Iterator[list[Row]]:
+def iterate_unused(store: Store, marks: LiveObjects) -> Iterator[list[Row]]:
     """Yield the unmarked objects with their sizes, in batches."""
     after = b""
     while page := store.read("objects_page", (after, GC_BATCH)):
@@ -160,9 +162,9 @@ def unused(store: Store, marks: LiveObjects) -> Iterator[list[Row]]:
 def collect(store: Store, progress: CollectProgress | None = None, *, grace: float = UPLOAD_GRACE_SECONDS) -> Collected:
     """Remove every object that no entry refers to. It can be interrupted at any time."""
     store.submit(_DropStaleUploads(store, grace))
-    marks = marked(store, progress, grace=grace)
+    marks = mark_live(store, progress, grace=grace)
     objects = taken = 0
-    for found in unused(store, marks):
+    for found in iterate_unused(store, marks):
         gone = store.submit(SweepObjects(marks, found))
         objects, taken = objects + gone.objects, taken + gone.bytes
     return Collected(objects, taken)
@@ -174,15 +176,15 @@ class _DropStaleUploads(UnitOfWork[None]):
     site = Site.COLLECT
 
     def __init__(self, store: Store, grace: float) -> None:
-        self._given_up = _given_up(store, grace)
+        self._given_up = _find_stale_limits(store, grace)
 
     def script(self) -> Script[None]:
         yield [Statement("drop_old_uploads", self._given_up), Statement("drop_orphan_upload_objects")]
 
 
-def _given_up(store: Store, grace: float) -> tuple[int, str, int]:
+def _find_stale_limits(store: Store, grace: float) -> tuple[int, str, int]:
     """Return the limits for stale uploads: last activity before a time, and a holder that is not alive."""
-    return store.clock.wall_ms() - int(grace * 1000), this_process().boot, store.clock.boot_ms()
+    return store.clock.wall_ms() - int(grace * 1000), identify_this_process().boot, store.clock.boot_ms()
 
 
 class SweepObjects(UnitOfWork[Collected]):
@@ -196,13 +198,13 @@ class SweepObjects(UnitOfWork[Collected]):
         self._found = found
 
     def script(self) -> Script[Collected]:
-        unused = set((yield from still_unused(self._marks, [identity for identity, _ in self._found])))
+        unused = set((yield from select_unused(self._marks, [identity for identity, _ in self._found])))
         gone = [(identity, size) for identity, size in self._found if identity in unused]
         yield [Statement("drop_object", (identity,)) for identity, _ in gone]
         return Collected(len(gone), sum(size for _, size in gone))
 
 
-def still_unused(marks: LiveObjects, ids: Sequence[bytes]) -> Script[list[bytes]]:
+def select_unused(marks: LiveObjects, ids: Sequence[bytes]) -> Script[list[bytes]]:
     """Return the objects among `ids` that nothing refers to, locked until the end of the transaction."""
     # Lock first, then read what is new. A commit that writes one of these objects again has then either ended, and is
     # visible; or holds its lock, and the object stays; or waits for this transaction and writes it anew.

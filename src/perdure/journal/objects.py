@@ -26,7 +26,7 @@ _ASKED_MAX = 512
 """Objects per query."""
 _SUSPECTS_MAX = 10_000
 _suspects: set[bytes] = set()
-"""Objects that could not be read in this process. They are always written again: see `trusted`.
+"""Objects that could not be read in this process. They are always written again: see `select_trusted`.
 
 An id depends on the secret of its store, so ids of several stores do not collide.
 """
@@ -49,7 +49,7 @@ def unpack(store: Store, packed: bytes) -> Any:
     return codec.decode(fetch(store, reference(packed)))
 
 
-def opened(packed: bytes, made: Sequence[Statement]) -> Any:
+def decode_packed(packed: bytes, made: Sequence[Statement]) -> Any:
     """Decode a value that was just packed and is not stored yet."""
     if not reference(packed):
         return codec.decode(packed[1:])
@@ -115,7 +115,7 @@ def unpack_within(store: Store, packed: bytes) -> Script[Any]:
 def content(store: Store, identity: bytes, rows: Rows, most: int = VALUE_BYTES_MAX) -> bytes:
     """Return the content of a `get_object` row, verified against its id; refuse more than `most` bytes."""
     try:
-        data = _compared(store, identity, rows, most)
+        data = _compare_copies(store, identity, rows, most)
     except (JournalDamaged, CorruptValue):
         if len(_suspects) < _SUSPECTS_MAX:
             _suspects.add(identity)
@@ -125,7 +125,7 @@ def content(store: Store, identity: bytes, rows: Rows, most: int = VALUE_BYTES_M
     return data
 
 
-def _compared(store: Store, identity: bytes, rows: Rows, most: int) -> bytes:
+def _compare_copies(store: Store, identity: bytes, rows: Rows, most: int) -> bytes:
     if not rows:
         raise JournalDamaged(f"object {identity.hex()[:12]} is missing", hint=_HINT)
     size, stored = rows[0]
@@ -151,7 +151,7 @@ def is_sound(rows: Rows, data: bytes) -> bool:
         return False
 
 
-def trusted(known: Collection[bytes]) -> Collection[bytes]:
+def select_trusted(known: Collection[bytes]) -> Collection[bytes]:
     """Return the known objects that need not be written again.
 
     If one of them was found damaged, none is trusted: the reader stopped there and has not seen the others.
@@ -159,12 +159,12 @@ def trusted(known: Collection[bytes]) -> Collection[bytes]:
     return known if not _suspects or _suspects.isdisjoint(known) else frozenset()
 
 
-def some_are_suspect() -> bool:
+def has_suspects() -> bool:
     """Return whether this process has met damage that is not repaired yet."""
     return bool(_suspects)
 
 
-def restored(size: int, stored: bytes) -> bytes:
+def decompress_object(size: int, stored: bytes) -> bytes:
     """Return the content of an object from a row or an archive, without verifying its id."""
     return _decompress(stored, size)
 
@@ -176,7 +176,7 @@ def pieces(size: int, stored: bytes) -> Iterator[bytes]:
         return
     import zstandard
 
-    left = _claimed(stored, size)
+    left = _check_claimed_size(stored, size)
     back = zstandard.ZstdDecompressor(max_window_size=FILE_WINDOW_BYTES_MAX)
     try:
         with back.stream_reader(memoryview(stored)[1:]) as plain:
@@ -210,13 +210,13 @@ def _decompress(stored: bytes, size: int) -> bytes:
     import zstandard
 
     try:
-        _claimed(stored, size)
+        _check_claimed_size(stored, size)
         return _zstd().back.decompress(stored[1:], max_output_size=size, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise CorruptValue(str(error)) from error
 
 
-def _claimed(stored: bytes, size: int) -> int:
+def _check_claimed_size(stored: bytes, size: int) -> int:
     """Return the size if the compressed frame states the same: a forged size must not cause a large allocation."""
     import zstandard
 
@@ -276,7 +276,7 @@ def is_dropped(record: Record, dropped: Container[object]) -> bool:
     return False
 
 
-def packed_in(record: Record, dropped: Container[object] = frozenset()) -> Iterator[bytes]:
+def iterate_packed(record: Record, dropped: Container[object] = frozenset()) -> Iterator[bytes]:
     """Yield every packed value in a record that refers to objects, except those of a dropped version."""
     if is_dropped(record, dropped):
         return
@@ -286,8 +286,8 @@ def packed_in(record: Record, dropped: Container[object] = frozenset()) -> Itera
             if value[:1] != _INLINE:
                 yield value
         elif isinstance(value, Record):
-            yield from packed_in(value, dropped)
+            yield from iterate_packed(value, dropped)
         elif isinstance(value, tuple):
             for inner in value:
                 if isinstance(inner, Record):
-                    yield from packed_in(inner, dropped)
+                    yield from iterate_packed(inner, dropped)

@@ -65,8 +65,8 @@ def project_kept(stream: int, seq: int, at: int, record: r.Record) -> Sequence[S
     if not isinstance(record, _WritingRecord):
         return project(stream, seq, at, record)
     writes = (record.write,) if isinstance(record, r.Wrote) else getattr(record, "writes", ())
-    noted = [change for change in _writes(stream, seq, at, writes) if change.name == "add_run_event"]
-    return [*noted, *_landed(stream, seq, at, record)]
+    noted = [change for change in _project_writes(stream, seq, at, writes) if change.name == "add_run_event"]
+    return [*noted, *_project_agent_changes(stream, seq, at, record)]
 
 
 def project_anew(stream: int, seq: int, at: int, record: r.Record) -> Sequence[Statement]:
@@ -75,7 +75,7 @@ def project_anew(stream: int, seq: int, at: int, record: r.Record) -> Sequence[S
     Where an entry was erased, the views already have what is carried on: only its place changes.
     """
     if isinstance(record, r.ChangesCarried):
-        return _landed(stream, seq, record.at, record)
+        return _project_agent_changes(stream, seq, record.at, record)
     return project(stream, seq, at, record)
 
 
@@ -91,8 +91,8 @@ def _erased(stream: int, seq: int, at: int, record: r.RunErased) -> list[Stateme
 
 
 def _carried_costs(stream: int, record: r.RunErased | r.StreamCompacted) -> list[Statement]:
-    spent = [change for one in record.usage for change in _used(stream, one.day * DAY_MS, (one.usage,))]
-    saved = [change for one in record.savings for change in _saved(stream, one.day, one.saved)]
+    spent = [change for one in record.usage for change in _project_usage(stream, one.day * DAY_MS, (one.usage,))]
+    saved = [change for one in record.savings for change in _project_savings(stream, one.day, one.saved)]
     return [Statement("drop_usage", (stream,)), Statement("drop_savings", (stream,)), *spent, *saved]
 
 
@@ -105,7 +105,7 @@ def _stream_compacted(stream: int, seq: int, at: int, record: r.StreamCompacted)
     return [Statement("set_resumes", (stream, record.resumes)), *carried, *floors, *_carried_costs(stream, record)]
 
 
-def _writes(stream: int, seq: int, at: int, writes: Sequence[r.RunWrite]) -> list[Statement]:
+def _project_writes(stream: int, seq: int, at: int, writes: Sequence[r.RunWrite]) -> list[Statement]:
     changes = []
     for place, write in enumerate(writes):
         if write.op == r.WriteOp.SET:
@@ -117,11 +117,13 @@ def _writes(stream: int, seq: int, at: int, writes: Sequence[r.RunWrite]) -> lis
     return changes
 
 
-def _wrote_with(stream: int, seq: int, at: int, record: r.StepDone | r.EffectDone | r.ItemDone) -> Sequence[Statement]:
-    writes = _writes(stream, seq, at, record.writes) if record.writes else ()
+def _project_attached_writes(
+    stream: int, seq: int, at: int, record: r.StepDone | r.EffectDone | r.ItemDone
+) -> Sequence[Statement]:
+    writes = _project_writes(stream, seq, at, record.writes) if record.writes else ()
     if not record.landed and not record.usage:
         return writes
-    return [*writes, *_landed(stream, seq, at, record), *_used(stream, at, record.usage)]
+    return [*writes, *_project_agent_changes(stream, seq, at, record), *_project_usage(stream, at, record.usage)]
 
 
 def _counts(usage: r.ModelUsage) -> tuple[int, ...]:
@@ -129,31 +131,31 @@ def _counts(usage: r.ModelUsage) -> tuple[int, ...]:
     return usage.calls, usage.unpriced, *tokens, usage.cost
 
 
-def _used(stream: int, at: int, usage: Sequence[r.ModelUsage]) -> list[Statement]:
+def _project_usage(stream: int, at: int, usage: Sequence[r.ModelUsage]) -> list[Statement]:
     return [
         Statement("add_usage", (stream, spent.step, spent.model, spent.provider, at // DAY_MS, *_counts(spent)))
         for spent in usage
     ]
 
 
-def _replayed(stream: int, seq: int, at: int, record: r.Replayed) -> list[Statement]:
-    return [change for one in record.saved for change in _saved(stream, at // DAY_MS, one)]
+def _project_replayed(stream: int, seq: int, at: int, record: r.Replayed) -> list[Statement]:
+    return [change for one in record.saved for change in _project_savings(stream, at // DAY_MS, one)]
 
 
-def _saved(stream: int, day: int, one: r.SavedWork) -> list[Statement]:
+def _project_savings(stream: int, day: int, one: r.SavedWork) -> list[Statement]:
     which = (stream, one.usage.model, one.usage.provider, day)
     return [Statement("add_savings", (*which, one.steps, one.took_us, *_counts(one.usage)))]
 
 
-def _wrote(stream: int, seq: int, at: int, record: r.Wrote) -> list[Statement]:
-    changes = [*_writes(stream, seq, at, (record.write,)), *_landed(stream, seq, at, record)]
-    return changes + _used(stream, at, record.usage)
+def _project_wrote(stream: int, seq: int, at: int, record: r.Wrote) -> list[Statement]:
+    changes = [*_project_writes(stream, seq, at, (record.write,)), *_project_agent_changes(stream, seq, at, record)]
+    return changes + _project_usage(stream, at, record.usage)
 
 
 _WritingRecord = r.StepDone | r.EffectDone | r.ItemDone | r.Wrote | r.Landed | r.ChangesCarried
 
 
-def _landed(stream: int, seq: int, at: int, record: _WritingRecord) -> Sequence[Statement]:
+def _project_agent_changes(stream: int, seq: int, at: int, record: _WritingRecord) -> Sequence[Statement]:
     changes, revisions = list[Statement](), dict[tuple[int, str], int]()
     for place, one in enumerate(record.landed):
         changes += _LANDINGS[type(one)](stream, seq, at, one, place)
@@ -162,7 +164,7 @@ def _landed(stream: int, seq: int, at: int, record: _WritingRecord) -> Sequence[
     return changes + [Statement("set_namespace_revision", (*space, revision)) for space, revision in revisions.items()]
 
 
-def _changed(stream: int, seq: int, at: int, change: r.StateChange, _: int) -> list[Statement]:
+def _project_state_change(stream: int, seq: int, at: int, change: r.StateChange, _: int) -> list[Statement]:
     key = (change.owner, change.space, change.key)
     seen = (change.since or at, change.expires, change.created, change.lasts)
     return [
@@ -171,23 +173,23 @@ def _changed(stream: int, seq: int, at: int, change: r.StateChange, _: int) -> l
     ]
 
 
-def _happened(stream: int, seq: int, at: int, record: r.EventAppended, place: int) -> list[Statement]:
+def _project_event(stream: int, seq: int, at: int, record: r.EventAppended, place: int) -> list[Statement]:
     where = (stream, seq, r.LANDED_PLACE + place)
     return [Statement("add_event", (record.owner, record.run, record.kind, *where, at))]
 
 
-def _made(query: str) -> ChangeProjection:
+def _project_saved_version(query: str) -> ChangeProjection:
     """Project a saved checkpoint or artifact: the view refers to the entry."""
     return lambda stream, seq, at, record, _: [
         Statement(query, (record.owner, record.name, record.version, stream, seq, at))
     ]
 
 
-def _dropped(query: str) -> ChangeProjection:
+def _project_dropped_version(query: str) -> ChangeProjection:
     return lambda stream, seq, at, record, _: [Statement(query, (record.owner, record.name, record.version))]
 
 
-def _sent(stream: int, seq: int, at: int, record: r.SignalSent, _: int) -> list[Statement]:
+def _project_signal(stream: int, seq: int, at: int, record: r.SignalSent, _: int) -> list[Statement]:
     place = (record.owner, record.run, record.name, record.number)
     return [
         Statement("put_signal", (*place, record.value, record.by, at)),
@@ -195,7 +197,7 @@ def _sent(stream: int, seq: int, at: int, record: r.SignalSent, _: int) -> list[
     ]
 
 
-def _ordered(stream: int, seq: int, at: int, record: r.OrderGiven, _: int) -> list[Statement]:
+def _project_order(stream: int, seq: int, at: int, record: r.OrderGiven, _: int) -> list[Statement]:
     return [
         Statement(
             "put_order", (record.stream, record.number, record.fence, record.order.value, record.reason, record.by, at)
@@ -203,7 +205,7 @@ def _ordered(stream: int, seq: int, at: int, record: r.OrderGiven, _: int) -> li
     ]
 
 
-def _planned(stream: int, seq: int, at: int, record: r.WorkflowMade, _: int) -> list[Statement]:
+def _project_workflow(stream: int, seq: int, at: int, record: r.WorkflowMade, _: int) -> list[Statement]:
     return [
         Statement(
             "put_workflow", (record.owner, record.name, record.version, record.revision, encode_part(record.steps), at)
@@ -211,7 +213,7 @@ def _planned(stream: int, seq: int, at: int, record: r.WorkflowMade, _: int) -> 
     ]
 
 
-def _moved(stream: int, seq: int, at: int, record: r.WorkflowMoved, _: int) -> list[Statement]:
+def _project_step_state(stream: int, seq: int, at: int, record: r.WorkflowMoved, _: int) -> list[Statement]:
     step = (record.owner, record.name, record.version, record.step)
     return [
         Statement(
@@ -221,7 +223,7 @@ def _moved(stream: int, seq: int, at: int, record: r.WorkflowMoved, _: int) -> l
     ]
 
 
-def _queued(stream: int, seq: int, at: int, record: r.TaskQueued, _: int) -> list[Statement]:
+def _project_queued(stream: int, seq: int, at: int, record: r.TaskQueued, _: int) -> list[Statement]:
     place = (record.owner, record.agent, record.run, record.task, record.queue, record.priority, record.key)
     return [
         Statement(
@@ -230,22 +232,22 @@ def _queued(stream: int, seq: int, at: int, record: r.TaskQueued, _: int) -> lis
     ]
 
 
-def _again(stream: int, seq: int, at: int, record: r.TaskAgain, _: int) -> list[Statement]:
+def _project_requeued(stream: int, seq: int, at: int, record: r.TaskAgain, _: int) -> list[Statement]:
     return [Statement("requeue_task", (record.owner, record.agent, record.run, record.after))]
 
 
-def _put(stream: int, seq: int, at: int, record: r.ThreadPut, _: int) -> list[Statement]:
+def _project_thread_put(stream: int, seq: int, at: int, record: r.ThreadPut, _: int) -> list[Statement]:
     where = (record.owner, record.thread, record.ns, record.id)
     return [Statement("put_thread_checkpoint", (*where, record.life, record.parent, record.run, stream, seq, at))]
 
 
-def _wrote_to(stream: int, seq: int, at: int, record: r.ThreadWrote, _: int) -> list[Statement]:
+def _project_thread_writes(stream: int, seq: int, at: int, record: r.ThreadWrote, _: int) -> list[Statement]:
     return [
         Statement("put_thread_write", (record.owner, record.thread, record.ns, record.id, stream, seq, record.life))
     ]
 
 
-def _dropped_of(stream: int, seq: int, at: int, record: r.ThreadDropped, _: int) -> list[Statement]:
+def _project_thread_drop(stream: int, seq: int, at: int, record: r.ThreadDropped, _: int) -> list[Statement]:
     thread = (record.owner, record.thread)
     whole = not record.points
     changes = [Statement("raise_thread_generation", (*thread, record.life, record.life if whole else 0, record.floor))]
@@ -259,21 +261,21 @@ def _dropped_of(stream: int, seq: int, at: int, record: r.ThreadDropped, _: int)
 
 
 _LANDINGS: dict[type[r.Record], ChangeProjection] = {
-    r.StateChange: _changed,
-    r.CheckpointMade: _made("put_checkpoint"),
-    r.CheckpointDropped: _dropped("drop_checkpoint"),
-    r.ArtifactSaved: _made("put_artifact"),
-    r.ArtifactDropped: _dropped("drop_artifact"),
-    r.EventAppended: _happened,
-    r.WorkflowMade: _planned,
-    r.WorkflowMoved: _moved,
-    r.SignalSent: _sent,
-    r.OrderGiven: _ordered,
-    r.TaskQueued: _queued,
-    r.TaskAgain: _again,
-    r.ThreadPut: _put,
-    r.ThreadWrote: _wrote_to,
-    r.ThreadDropped: _dropped_of,
+    r.StateChange: _project_state_change,
+    r.CheckpointMade: _project_saved_version("put_checkpoint"),
+    r.CheckpointDropped: _project_dropped_version("drop_checkpoint"),
+    r.ArtifactSaved: _project_saved_version("put_artifact"),
+    r.ArtifactDropped: _project_dropped_version("drop_artifact"),
+    r.EventAppended: _project_event,
+    r.WorkflowMade: _project_workflow,
+    r.WorkflowMoved: _project_step_state,
+    r.SignalSent: _project_signal,
+    r.OrderGiven: _project_order,
+    r.TaskQueued: _project_queued,
+    r.TaskAgain: _project_requeued,
+    r.ThreadPut: _project_thread_put,
+    r.ThreadWrote: _project_thread_writes,
+    r.ThreadDropped: _project_thread_drop,
 }
 
 
@@ -282,7 +284,7 @@ def _task_moved(stream: int, state: str, ready_at: int = NEVER, attempts: int = 
     return Statement("set_task_state", (stream, state, ready_at, attempts, died))
 
 
-def _parked(stream: int, seq: int, at: int, record: r.TaskParked) -> list[Statement]:
+def _project_parked(stream: int, seq: int, at: int, record: r.TaskParked) -> list[Statement]:
     """Park a task. An awaited event may arrive before or during this commit, so lock before looking."""
     changes = [Statement("ensure_task", (stream,))]
     for want in record.wants:
@@ -305,7 +307,7 @@ def _parked(stream: int, seq: int, at: int, record: r.TaskParked) -> list[Statem
     return changes
 
 
-def _failed(stream: int, seq: int, at: int, record: r.RunFailed) -> list[Statement]:
+def _project_failed(stream: int, seq: int, at: int, record: r.RunFailed) -> list[Statement]:
     status = _status(stream, r.RunStatus.FAILED, at, seq, record.text)
     if record.again_at:
         return [
@@ -316,16 +318,16 @@ def _failed(stream: int, seq: int, at: int, record: r.RunFailed) -> list[Stateme
     return [*status, _task_moved(stream, "dead", died=seq), Statement("wake_by_run", (stream,))]
 
 
-def _finished(stream: int, seq: int, at: int, record: r.RunFinished) -> list[Statement]:
+def _project_finished(stream: int, seq: int, at: int, record: r.RunFinished) -> list[Statement]:
     ended = [Statement("drop_task", (stream,)), Statement("wake_by_run", (stream,))]
     return [*_status(stream, r.RunStatus.FINISHED, at, seq), *ended]
 
 
-def _interrupted(stream: int, seq: int, at: int, record: r.RunInterrupted) -> list[Statement]:
+def _project_interrupted(stream: int, seq: int, at: int, record: r.RunInterrupted) -> list[Statement]:
     return [*_status(stream, r.RunStatus.INTERRUPTED, at, 0, record.reason), _task_moved(stream, "queued", 0)]
 
 
-def _resumed(stream: int, seq: int, at: int, record: r.RunResumed) -> list[Statement]:
+def _project_resumed(stream: int, seq: int, at: int, record: r.RunResumed) -> list[Statement]:
     return [
         Statement("resume_run", (stream, at)),
         _task_moved(stream, "running"),
@@ -337,7 +339,7 @@ def _status(stream: int, status: r.RunStatus, at: int, outcome: int = 0, error: 
     return [Statement("set_run_status", (stream, status.value, at, outcome, error))]
 
 
-def _cancelled(stream: int, seq: int, at: int, record: r.RunCancelled) -> list[Statement]:
+def _project_cancelled(stream: int, seq: int, at: int, record: r.RunCancelled) -> list[Statement]:
     asked = Statement("close_questions", (stream,))
     ended = [
         Statement("drop_task", (stream,)),
@@ -347,11 +349,11 @@ def _cancelled(stream: int, seq: int, at: int, record: r.RunCancelled) -> list[S
     return [asked, *_status(stream, r.RunStatus.CANCELLED, at, seq, order_text(record)), *ended]
 
 
-def _paused(stream: int, seq: int, at: int, record: r.RunPaused) -> list[Statement]:
+def _project_paused(stream: int, seq: int, at: int, record: r.RunPaused) -> list[Statement]:
     return [*_status(stream, r.RunStatus.PAUSED, at, seq, order_text(record)), _task_moved(stream, "paused")]
 
 
-def _released(stream: int, seq: int, at: int, record: r.RunReleased) -> list[Statement]:
+def _project_released(stream: int, seq: int, at: int, record: r.RunReleased) -> list[Statement]:
     how = "tried again" if record.retry else "resumed"
     status = _status(stream, r.RunStatus.INTERRUPTED, at, 0, f"{how} {order_text(record)}")
     return [*status, _task_moved(stream, "queued", 0, 0 if record.retry else -1)]
@@ -366,12 +368,12 @@ def _agent(stream: int, seq: int, at: int, record: r.AgentCreated) -> list[State
     return [Statement("add_agent", (record.name, stream, record.public_key, at))]
 
 
-def _started(stream: int, seq: int, at: int, record: r.RunStarted) -> list[Statement]:
+def _project_started(stream: int, seq: int, at: int, record: r.RunStarted) -> list[Statement]:
     added = Statement("add_run", (stream, record.agent, record.run, record.input_digest, record.parent, at))
     return [added, _task_moved(stream, "running")]
 
 
-def _forked(stream: int, seq: int, at: int, record: r.Forked) -> list[Statement]:
+def _project_forked(stream: int, seq: int, at: int, record: r.Forked) -> list[Statement]:
     status = r.RunStatus.WAITING if record.questions else r.RunStatus.INTERRUPTED
     made = f"forked from {record.of!r} at entry {record.cut}, not opened yet"
     run = (stream, record.agent, record.run, status.value, record.input_digest, record.origin, record.cut, made, at)
@@ -391,18 +393,18 @@ def _undone(stream: int, seq: int, at: int, record: r.Undone) -> list[Statement]
     return [*back, *closed, *([] if record.inside else _status(stream, r.RunStatus.INTERRUPTED, at, 0, told))]
 
 
-def _asked(stream: int, seq: int, at: int, record: r.QuestionAsked | r.WaitBegan) -> list[Statement]:
+def _project_question(stream: int, seq: int, at: int, record: r.QuestionAsked | r.WaitBegan) -> list[Statement]:
     about = record.about if isinstance(record, r.QuestionAsked) else seq
     question = Statement("add_question", (stream, seq, about, record.kind, record.text, at))
     return [question, *_status(stream, r.RunStatus.WAITING, at)]
 
 
-def _closed(stream: int, seq: int, at: int, record: r.QuestionClosed | r.WaitEnded) -> list[Statement]:
+def _project_question_closed(stream: int, seq: int, at: int, record: r.QuestionClosed | r.WaitEnded) -> list[Statement]:
     question = record.question if isinstance(record, r.QuestionClosed) else record.wait
     return [Statement("close_question", (stream, question)), Statement("mark_run_running", (stream, at))]
 
 
-def _answered(stream: int, seq: int, at: int, record: r.Answered) -> list[Statement]:
+def _project_answer(stream: int, seq: int, at: int, record: r.Answered) -> list[Statement]:
     answer = Statement(
         "add_answer", (record.stream, record.about, record.verdict, record.value, record.by, at), AlreadyAnswered
     )
@@ -412,30 +414,30 @@ def _answered(stream: int, seq: int, at: int, record: r.Answered) -> list[Statem
 
 _PROJECTIONS: dict[type[r.Record], Projection] = {
     r.AgentCreated: _agent,
-    r.RunStarted: _started,
-    r.RunResumed: _resumed,
-    r.RunFinished: _finished,
-    r.RunFailed: _failed,
-    r.RunInterrupted: _interrupted,
-    r.RunCancelled: _cancelled,
-    r.RunPaused: _paused,
-    r.RunReleased: _released,
+    r.RunStarted: _project_started,
+    r.RunResumed: _project_resumed,
+    r.RunFinished: _project_finished,
+    r.RunFailed: _project_failed,
+    r.RunInterrupted: _project_interrupted,
+    r.RunCancelled: _project_cancelled,
+    r.RunPaused: _project_paused,
+    r.RunReleased: _project_released,
     r.CleanupBegan: lambda stream, seq, at, record: _status(stream, r.RunStatus.CANCELLING, at, 0, order_text(record)),
-    r.TaskParked: _parked,
-    r.StepDone: _wrote_with,
-    r.EffectDone: _wrote_with,
-    r.ItemDone: _wrote_with,
-    r.Wrote: _wrote,
-    r.Spent: lambda stream, seq, at, record: _used(stream, at, record.usage),
-    r.Replayed: _replayed,
-    r.QuestionAsked: _asked,
-    r.QuestionClosed: _closed,
-    r.Answered: _answered,
-    r.WaitBegan: _asked,
-    r.WaitEnded: _closed,
-    r.Landed: _landed,
+    r.TaskParked: _project_parked,
+    r.StepDone: _project_attached_writes,
+    r.EffectDone: _project_attached_writes,
+    r.ItemDone: _project_attached_writes,
+    r.Wrote: _project_wrote,
+    r.Spent: lambda stream, seq, at, record: _project_usage(stream, at, record.usage),
+    r.Replayed: _project_replayed,
+    r.QuestionAsked: _project_question,
+    r.QuestionClosed: _project_question_closed,
+    r.Answered: _project_answer,
+    r.WaitBegan: _project_question,
+    r.WaitEnded: _project_question_closed,
+    r.Landed: _project_agent_changes,
     r.StreamCompacted: _stream_compacted,
-    r.Forked: _forked,
+    r.Forked: _project_forked,
     r.RunErased: _erased,
     r.Undone: _undone,
     **_OF_MEMORIES,

@@ -17,7 +17,7 @@ from perdure.store.base import Statement
 _JSON = msgspec.json.Encoder()
 
 
-def listed(texts: Iterable[str]) -> str:
+def encode_texts(texts: Iterable[str]) -> str:
     """Encode texts as the JSON of a column."""
     return _JSON.encode(list(texts)).decode()
 
@@ -34,11 +34,11 @@ def _mark(
     return Statement("add_memory_relation", (owner, which, what, other, *at, valid, *said))
 
 
-def _settled(owner: int, ids: Iterable[str]) -> list[Statement]:
+def _settle(owner: int, ids: Iterable[str]) -> list[Statement]:
     return [Statement("settle_memory", (owner, which)) for which in ids]
 
 
-def _kept(stream: int, seq: int, at: int, record: r.MemoryKept) -> list[Statement]:
+def _project_kept(stream: int, seq: int, at: int, record: r.MemoryKept) -> list[Statement]:
     whence = (record.source, record.writer, record.run, record.step)
     worth = (record.trust, record.importance, record.valid_from, record.valid_to, at, record.expires)
     row = (
@@ -50,7 +50,7 @@ def _kept(stream: int, seq: int, at: int, record: r.MemoryKept) -> list[Statemen
         record.about,
         record.user,
         *whence,
-        listed(record.tags),
+        encode_texts(record.tags),
         *worth,
     )
     changes = [Statement("put_memory", (*row, record.thread, record.place, record.sketch, record.value, record.meta))]
@@ -61,10 +61,10 @@ def _kept(stream: int, seq: int, at: int, record: r.MemoryKept) -> list[Statemen
     changes += [_mark(where, record.owner, record.id, "superseded", one.id, one.valid) for one in record.followed]
     changes += [_mark(where, record.owner, record.id, "derived", other) for other in record.derived]
     changes += [_mark(where, record.owner, record.id, "contradicts", other) for other in record.contradicts]
-    return changes + _settled(record.owner, (record.id, *record.supersedes))
+    return changes + _settle(record.owner, (record.id, *record.supersedes))
 
 
-def _seen(stream: int, seq: int, at: int, record: r.MemorySeen) -> list[Statement]:
+def _project_seen(stream: int, seq: int, at: int, record: r.MemorySeen) -> list[Statement]:
     mark = _mark((stream, seq, at), record.owner, record.id, "again", record.again, 0, (record.source, record.trust))
     # A repetition changes only a count; settling would take longer with each one.
     return [mark, Statement("count_memory", (record.owner, record.id, record.again))]
@@ -74,20 +74,20 @@ def _withdrawn(stream: int, seq: int, at: int, record: r.MemoryWithdrawn) -> lis
     where = (stream, seq, at)
     changes = [_mark(where, record.owner, which, "withdrawn", "") for which in record.ids]
     changes += [_mark(where, record.owner, one.id, "superseded", one.by, one.valid) for one in record.bridged]
-    return changes + _settled(record.owner, (*record.ids, *record.touched))
+    return changes + _settle(record.owner, (*record.ids, *record.touched))
 
 
-def _forgotten(stream: int, seq: int, at: int, record: r.MemoryForgotten) -> list[Statement]:
+def _project_forgotten(stream: int, seq: int, at: int, record: r.MemoryForgotten) -> list[Statement]:
     changes = [
         Statement(name, place) for place in record.erased for name in ("drop_memory_at", "drop_memory_relations_at")
     ]
     changes += [_mark((stream, seq, one.at), record.owner, one.id, "superseded", "", one.valid) for one in record.ended]
-    return changes + _settled(record.owner, (*record.touched, *(one.id for one in record.ended)))
+    return changes + _settle(record.owner, (*record.touched, *(one.id for one in record.ended)))
 
 
 PROJECTIONS: dict[type[r.Record], Callable[[int, int, int, Any], Sequence[Statement]]] = {
-    r.MemoryKept: _kept,
-    r.MemorySeen: _seen,
+    r.MemoryKept: _project_kept,
+    r.MemorySeen: _project_seen,
     r.MemoryWithdrawn: _withdrawn,
-    r.MemoryForgotten: _forgotten,
+    r.MemoryForgotten: _project_forgotten,
 }

@@ -33,7 +33,7 @@ class QueueLimits(msgspec.Struct, frozen=True):
 FREE = QueueLimits()
 
 
-def stored_form(rules: QueueLimits) -> dict[str, Any]:
+def to_state_value(rules: QueueLimits) -> dict[str, Any]:
     """Return the limits as a state value."""
     return msgspec.structs.asdict(rules)
 

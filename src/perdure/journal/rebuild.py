@@ -186,7 +186,7 @@ def _project_stream(store: Store, fresh: Store, stream: int, last: int) -> bool:
     try:
         for page in pages(store, stream):
             rows = list(upto(page, last))
-            fresh.submit(_ApplyDifferences(_projected(along, sound_events(stream, rows, along))))
+            fresh.submit(_ApplyDifferences(_project_entries(along, sound_events(stream, rows, along))))
             if len(rows) < len(page):
                 break
     except JournalDamaged:
@@ -195,7 +195,7 @@ def _project_stream(store: Store, fresh: Store, stream: int, last: int) -> bool:
     return store.read("last_compaction", (stream,)) == before
 
 
-def _projected(along: ChainWalk, events: Sequence[JournalEntry]) -> list[Statement]:
+def _project_entries(along: ChainWalk, events: Sequence[JournalEntry]) -> list[Statement]:
     upto = along.compaction.upto if along.compaction is not None else 0
     return [
         change
@@ -249,7 +249,7 @@ class _RebuildViews(UnitOfWork[int]):
             if not page:
                 return entries
             entries += len(page)
-            yield _projected(along, sound_events(stream, page, along))
+            yield _project_entries(along, sound_events(stream, page, along))
 
 
 def _compare(name: str, view: ViewQuery, expected: Rows, found: Rows) -> Iterator[ViewDifference]:

@@ -42,7 +42,7 @@ class RetentionRule(msgspec.Struct, frozen=True):
 EVERYTHING = RetentionRule()
 
 
-def stored_form(keep: RetentionRule) -> dict[str, int]:
+def to_state_value(keep: RetentionRule) -> dict[str, int]:
     """Return the rule as a state value."""
     idle = {"idle": keep.idle} if keep.idle else {}
     return {"last": keep.last, "milliseconds": keep.milliseconds, **idle}

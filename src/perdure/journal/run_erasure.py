@@ -17,7 +17,7 @@ from perdure.journal import chain
 from perdure.journal.append import Append, Signer, StreamHead
 from perdure.journal.compaction import carried_costs
 from perdure.journal.leases import Lease, read_lease
-from perdure.journal.objects import packed_in
+from perdure.journal.objects import iterate_packed
 from perdure.journal.stream_reader import compaction_in, pages
 from perdure.platform.failpoints import Site
 from perdure.store.base import Script, Statement, Store, UnitOfWork
@@ -104,7 +104,7 @@ class _EntryScan:
             return
         self.statements += erased_entry(self._stream, seq, body, record, self._is_transient)
         self.beginnings.append(body[:BEGINNING_BYTES])
-        self.has_objects = self.has_objects or any(True for _ in packed_in(record))
+        self.has_objects = self.has_objects or any(True for _ in iterate_packed(record))
         landed: Sequence[r.AgentChange] = getattr(record, "landed", ())
         stays = tuple((place, one) for place, one in enumerate(landed) if not self._is_transient(one))
         if stays:

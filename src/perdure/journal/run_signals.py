@@ -26,7 +26,9 @@ class SendSignal(msgspec.Struct, frozen=True):
         return (self.owner, self.run, self.name)
 
 
-def numbered(signals: Sequence[SendSignal], _: Store) -> Script[tuple[list[records.AgentChange], list[Statement]]]:
+def number_signals(
+    signals: Sequence[SendSignal], _: Store
+) -> Script[tuple[list[records.AgentChange], list[Statement]]]:
     """Number the signals under the locks of their names; return the changes and the objects they need."""
     places = sorted({signal.place for signal in signals})
     rows = yield [

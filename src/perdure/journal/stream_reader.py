@@ -7,7 +7,7 @@ from typing import Any
 
 from perdure.errors import JournalDamaged, StoreTooNew, StoreUnavailable
 from perdure.journal import chain
-from perdure.journal.append import first_of_fork
+from perdure.journal.append import find_fork_start
 from perdure.journal.verify_report import FindingKind
 from perdure.records import EntryKind, JournalEntry, StreamCompacted, decode, remains
 from perdure.store.base import Row, Rows, Store
@@ -19,7 +19,7 @@ CANDIDATES_MAX = 8
 """Links that are tried after bad entries: enough to resynchronize after two swapped ones."""
 
 
-def all_streams(store: Store) -> Iterator[tuple[Any, ...]]:
+def iterate_streams(store: Store) -> Iterator[tuple[Any, ...]]:
     """Yield every stream as (id, kind, name, at), in order."""
     after = 0
     while page := store.read("streams_page", (after, PAGE_STREAMS)):
@@ -75,7 +75,7 @@ class ChainWalk:
                 return
             yield from self._pass(self.compaction)
         if not self.seq:
-            self.seq = seq - 1 if _begins_fork(row) else self._cut
+            self.seq = seq - 1 if _is_fork_start(row) else self._cut
         if seq != self.seq + 1:
             yield FindingKind.REMOVED, self.seq + 1, f"missing: {_range(self.seq + 1, seq - 1)}"
         gap, self.seq = seq != self.seq + 1, seq
@@ -144,11 +144,11 @@ def _well_typed(row: tuple[Any, ...]) -> bool:
     return numbers and blobs and (body is not None or digest is not None)
 
 
-def _begins_fork(row: tuple[Any, ...]) -> bool:
+def _is_fork_start(row: tuple[Any, ...]) -> bool:
     """Whether this row is the first entry of a fork, whose earlier entries are in another stream."""
     seq, kind, _, body, *_ = row
     try:
-        return bool(seq == first_of_fork(kind, body if type(body) is bytes else None))
+        return bool(seq == find_fork_start(kind, body if type(body) is bytes else None))
     except (JournalDamaged, StoreTooNew):
         return False
 

@@ -10,7 +10,7 @@ from perdure import records
 from perdure.errors import InputChanged, NothingToRetry, RunDeleted
 from perdure.store.base import Script, Statement, Store
 from perdure.store.rows import RunRow, TaskRow, run_in, task_in
-from perdure.values.hints import for_run
+from perdure.values.hints import insert_run_id
 
 
 class QueueRun(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ def lock_of(owner: int, run: str) -> Statement:
     return Statement("lock_namespace", (owner, f"task {run}"))
 
 
-def decided_starts(
+def decide_starts(
     starts: Sequence[QueueRun | RequeueRun], _: Store
 ) -> Script[tuple[list[records.AgentChange], list[Statement]]]:
     """Decide under the locks of the run ids; return the changes and the objects they need."""
@@ -54,9 +54,9 @@ def decided_starts(
     objects: list[Statement] = []
     for start in starts:
         if isinstance(start, RequeueRun):
-            landed[start.place] = _again(start, tasks[start.place])
+            landed[start.place] = _make_requeued(start, tasks[start.place])
             continue
-        queued = _queued(start, runs[start.place], tasks[start.place], landed.get(start.place))
+        queued = _make_queued(start, runs[start.place], tasks[start.place], landed.get(start.place))
         if queued is not None:
             landed[start.place] = queued
             objects += start.objects
@@ -66,7 +66,7 @@ def decided_starts(
 _OVER = (records.RunStatus.FINISHED, records.RunStatus.CANCELLED)
 
 
-def _queued(
+def _make_queued(
     start: QueueRun, run: RunRow | None, task: TaskRow | None, before: records.AgentChange | None
 ) -> records.TaskQueued | None:
     """Return the record, or None if the run exists."""
@@ -86,10 +86,10 @@ def _queued(
     return msgspec.structs.replace(wanted, again=run.outcome) if run is not None and failed else wanted
 
 
-def _again(start: RequeueRun, task: TaskRow | None) -> records.TaskAgain:
+def _make_requeued(start: RequeueRun, task: TaskRow | None) -> records.TaskAgain:
     owner, agent, run = start.place
     if task is None or task.state != "dead":
         told = f"is {task.state}" if task is not None else "is not one that workers do, or has finished"
         text = f"run {run!r} {told}: only a dead one is queued again"
-        raise NothingToRetry(text, hint=for_run(NothingToRetry.hint, run))
+        raise NothingToRetry(text, hint=insert_run_id(NothingToRetry.hint, run))
     return records.TaskAgain(owner, agent, run, task.failed_seq, start.by)

@@ -15,12 +15,12 @@ from typing import Any
 from perdure import records as r
 from perdure.errors import JournalDamaged, StoreTooNew, StoreUnavailable, ValueProblem
 from perdure.journal import chain, objects, trees
-from perdure.journal.keys import file_message, signed_by
-from perdure.journal.stream_reader import ChainWalk, all_streams, check_ascending, compaction_in, pages
+from perdure.journal.keys import file_message, is_signed_by
+from perdure.journal.stream_reader import ChainWalk, check_ascending, compaction_in, iterate_streams, pages
 from perdure.journal.verify_report import ArrivedAgent, FindingKind, FindingList, Severity, VerifyFinding, VerifyReport
 from perdure.store.base import Rows, Store
 from perdure.store.rows import EntryRow, entry_in, first_number
-from perdure.store.sqlite.mark import lost_in_words
+from perdure.store.sqlite.mark import describe_lost
 
 VerifyProgress = Callable[[int, int, int], None]
 """Called now and then with the streams done, the streams in total and the entries seen."""
@@ -57,7 +57,7 @@ def verify(store: Store, progress: VerifyProgress | None = None, on_head: HeadCa
 def agent_keys(store: Store) -> dict[str, bytes]:
     """Return the public key of each agent from the first entry of its stream."""
     keys = {}
-    for stream, kind, *_ in all_streams(store):
+    for stream, kind, *_ in iterate_streams(store):
         if kind == "agent":
             record = _record(store.read("journal_entry", (stream, 1)))
             if isinstance(record, r.AgentCreated):
@@ -95,7 +95,7 @@ class _StoreInspection:
         self.moved_in: dict[str, int] = {}
         """When agents with a valid signature moved here, by name."""
 
-    def found(self, what: FindingKind, text: str, stream: int = 0, seq: int = 0, run: str = "") -> None:
+    def report_problem(self, what: FindingKind, text: str, stream: int = 0, seq: int = 0, run: str = "") -> None:
         severity = Severity.UNSIGNED if what == FindingKind.UNSIGNED else Severity.DAMAGE
         self.findings.add(VerifyFinding(what, text, stream, seq, run, severity))
 
@@ -107,16 +107,18 @@ class _StoreInspection:
             rows = [(error.message,)]
         for (text,) in rows:
             if text != "ok":
-                self.found(FindingKind.FILE, f"the database file is damaged: {text}")
+                self.report_problem(FindingKind.FILE, f"the database file is damaged: {text}")
 
     def look_for_losses(self) -> None:
         """Report acknowledged entries that are missing according to the store's mark."""
         try:
             for one in self.store.losses():
                 run = one.name.partition("/")[2] or one.name
-                self.found(FindingKind.ROLLED_BACK, lost_in_words(one), one.stream, one.lost.first, run)
+                self.report_problem(FindingKind.ROLLED_BACK, describe_lost(one), one.stream, one.lost.first, run)
         except StoreUnavailable as error:
-            self.found(FindingKind.UNREADABLE, f"the journal cannot be compared with its mark: {error.message}")
+            self.report_problem(
+                FindingKind.UNREADABLE, f"the journal cannot be compared with its mark: {error.message}"
+            )
 
     def look_at_objects(self) -> None:
         """Check the content of every object against its id."""
@@ -126,13 +128,13 @@ class _StoreInspection:
                 check_ascending(page, after)
                 for (identity,) in page:
                     self.objects += 1
-                    if not self._intact(identity):
+                    if not self._is_intact(identity):
                         self._bad_objects[identity] = False
                 after = page[-1][0]
         except StoreUnavailable as error:
-            self.found(FindingKind.UNREADABLE, f"objects cannot be read: {error.message}")
+            self.report_problem(FindingKind.UNREADABLE, f"objects cannot be read: {error.message}")
 
-    def _intact(self, identity: bytes) -> bool:
+    def _is_intact(self, identity: bytes) -> bool:
         try:
             objects.fetch(self.store, identity)
         except (JournalDamaged, ValueProblem):
@@ -145,15 +147,15 @@ class _StoreInspection:
             self.keys = agent_keys(self.store)
             self.dropped = objects.DroppedVersions(self.store)
             total = first_number(self.store.read("count_streams"))
-            for stream, kind, name, _ in all_streams(self.store):
+            for stream, kind, name, _ in iterate_streams(self.store):
                 if stream != self.streams + 1:
-                    self._missing_streams(self.streams + 1, stream - 1)
+                    self._report_missing_streams(self.streams + 1, stream - 1)
                 self._look_at_stream(stream, kind, name)
                 self.streams = stream
                 if progress is not None:
                     progress(stream, max(total, stream), self.entries)
         except StoreUnavailable as error:
-            self.found(FindingKind.UNREADABLE, f"streams after {self.streams} cannot be read: {error.message}")
+            self.report_problem(FindingKind.UNREADABLE, f"streams after {self.streams} cannot be read: {error.message}")
 
     def _look_at_stream(self, stream: int, kind: str, name: str) -> None:
         """Check one stream; retry if entries were compacted or versions deleted meanwhile."""
@@ -177,38 +179,46 @@ class _StoreInspection:
     def _compaction_of(self, stream: int) -> int:
         return first_number(self.store.read("last_compaction", (stream,)))
 
-    def _missing_streams(self, first: int, last: int) -> None:
+    def _report_missing_streams(self, first: int, last: int) -> None:
         which = f"stream {first} is" if first == last else f"streams {first} to {last} are"
-        self.found(FindingKind.STREAM, f"{which} missing", first)
+        self.report_problem(FindingKind.STREAM, f"{which} missing", first)
 
     def look_for_strays(self) -> None:
         """Report entries and seals without a stream, signed streams that are missing, and damaged unused objects."""
         if self.most_streams > self.streams:
-            self._missing_streams(self.streams + 1, self.most_streams)
+            self._report_missing_streams(self.streams + 1, self.most_streams)
         try:
             for (stream,) in self.store.read("orphan_entries"):
-                self.found(FindingKind.ADDED, f"there are entries of stream {stream}, which is not there", stream)
+                self.report_problem(
+                    FindingKind.ADDED, f"there are entries of stream {stream}, which is not there", stream
+                )
             for (stream,) in self.store.read("orphan_seals"):
-                self.found(FindingKind.SEAL, f"there are seals of stream {stream}, which is not there", stream)
+                self.report_problem(FindingKind.SEAL, f"there are seals of stream {stream}, which is not there", stream)
         except StoreUnavailable as error:
-            self.found(FindingKind.UNREADABLE, f"the journal cannot be searched for strays: {error.message}")
+            self.report_problem(FindingKind.UNREADABLE, f"the journal cannot be searched for strays: {error.message}")
         for identity, named in self._bad_objects.items():
             # The garbage collector may have removed it meanwhile.
             if not named and self.store.read("has_object", (identity,)):
-                self.found(FindingKind.OBJECT, f"object {identity.hex()[:12]} has been changed; no entry refers to it")
+                self.report_problem(
+                    FindingKind.OBJECT, f"object {identity.hex()[:12]} has been changed; no entry refers to it"
+                )
 
     def refer(self, identity: bytes, stream: int, seq: int, run: str) -> None:
         """Report an object that an entry refers to if it is missing or changed."""
         if identity in self._bad_objects:
             self._bad_objects[identity] = True
-            self.found(FindingKind.OBJECT, f"its object {identity.hex()[:12]} has been changed", stream, seq, run)
+            self.report_problem(
+                FindingKind.OBJECT, f"its object {identity.hex()[:12]} has been changed", stream, seq, run
+            )
         elif identity not in self.sound:
             if not self.store.read("has_object", (identity,)):
-                self.found(FindingKind.OBJECT, f"its object {identity.hex()[:12]} is missing", stream, seq, run)
+                self.report_problem(
+                    FindingKind.OBJECT, f"its object {identity.hex()[:12]} is missing", stream, seq, run
+                )
             elif len(self.sound) < KNOWN_OBJECTS_MAX:
                 self.sound.add(identity)
 
-    def ended(self, stream: int, seq: int, link: bytes) -> None:
+    def add_head(self, stream: int, seq: int, link: bytes) -> None:
         """Pass the head of a verified stream on."""
         if self._on_head is not None and seq:
             self._on_head(stream, seq, link)
@@ -245,8 +255,8 @@ class _StreamInspection:
         self.last_kind = 0
         self.sealed_links: dict[int, tuple[bytes, ...]] = {}
 
-    def found(self, what: FindingKind, seq: int, text: str) -> None:
-        self.whole.found(what, text, self.stream, seq, self.run)
+    def report_problem(self, what: FindingKind, seq: int, text: str) -> None:
+        self.whole.report_problem(what, text, self.stream, seq, self.run)
 
     def walk(self) -> None:
         """Check all entries and seals; stop at an unreadable page."""
@@ -258,29 +268,29 @@ class _StreamInspection:
                 for row in page:
                     self._entry(row)
         except StoreUnavailable as error:
-            self.found(FindingKind.UNREADABLE, self.along.seq + 1, f"it cannot be read: {error.message}")
+            self.report_problem(FindingKind.UNREADABLE, self.along.seq + 1, f"it cannot be read: {error.message}")
             return
         if self.along.compaction is not None and self.along.compaction.upto in self.sealed_links:
             self.sealed_links[self.along.compaction.upto] += (self.along.compaction.head,)
         if not self.along.seq and self.kind != "process":
-            self.found(FindingKind.TRUNCATED, 1, "the stream has no entries")
+            self.report_problem(FindingKind.TRUNCATED, 1, "the stream has no entries")
         last_sealed = max([0, *(self._seal(seal) for seal in seals)])
         if last_sealed < self.along.seq:
-            last_sealed = max(last_sealed, self._late_seal())
-        self._unsigned(last_sealed)
-        self.whole.ended(self.stream, self.along.seq, self.along.links[0])
+            last_sealed = max(last_sealed, self._check_late_seal())
+        self._report_unsigned(last_sealed)
+        self.whole.add_head(self.stream, self.along.seq, self.along.links[0])
 
     def _entry(self, row: tuple[Any, ...]) -> None:
         whole, entry, sound = self.whole, EntryRow(*row), True
         seq, kind = entry.seq, entry.kind
         whole.entries += 1
         for what, at, text in self.along.follow(row):
-            self.found(what, at, text)
+            self.report_problem(what, at, text)
             sound = sound and at != seq
         if seq in self.sealed_links:
             self.sealed_links[seq] = self.along.links
         if self.last_kind == r.EntryKind.RUN_FINISHED and kind not in r.AFTER_END:
-            self.found(FindingKind.ADDED, seq, "it stands after the end of its run")
+            self.report_problem(FindingKind.ADDED, seq, "it stands after the end of its run")
         self.last_kind = kind
         if entry.body is None:
             whole.erased += 1
@@ -292,74 +302,74 @@ class _StreamInspection:
         try:
             record = r.decode(kind, body)
             if seq == 1 or kind == r.EntryKind.FORKED:
-                self._first(record)
+                self._check_first_entry(record)
             if isinstance(record, r.AgentArrived) and record.how != "returned":
-                self._arrived(seq, at, record)
-            for packed in objects.packed_in(record, self.whole.dropped or ()):
+                self._check_arrival(seq, at, record)
+            for packed in objects.iterate_packed(record, self.whole.dropped or ()):
                 for identity in trees.references(self.whole.store, packed, self.whole.sound):
                     self.whole.refer(identity, self.stream, seq, self.run)
         except (JournalDamaged, ValueProblem) as error:
-            self.found(FindingKind.UNREADABLE, seq, error.message)
+            self.report_problem(FindingKind.UNREADABLE, seq, error.message)
         except StoreTooNew as error:
-            self.found(FindingKind.UNREADABLE, seq, f"{error.message}; {error.hint}")
+            self.report_problem(FindingKind.UNREADABLE, seq, f"{error.message}; {error.hint}")
 
-    def _arrived(self, seq: int, at: int, arrival: r.AgentArrived) -> None:
+    def _check_arrival(self, seq: int, at: int, arrival: r.AgentArrived) -> None:
         if arrival.how == "moved" and (
-            self.agent in self.whole.moved_in or _signed(arrival, self.whole.keys.get(self.agent))
+            self.agent in self.whole.moved_in or _is_signed_arrival(arrival, self.whole.keys.get(self.agent))
         ):
             self.whole.moved_in[self.agent] = at
         about = (self.agent, arrival.how, at, arrival.store, arrival.number.hex(), arrival.file.hex())
         self.whole.arrivals[self.stream, seq] = ArrivedAgent(*about)
 
-    def _first(self, record: r.Record) -> None:
+    def _check_first_entry(self, record: r.Record) -> None:
         """Compare the stream's row, which no chain protects, with the first entry."""
         expected = self.name
         if isinstance(record, r.Forked):
-            self._shared(record)
+            self._check_shared_entry(record)
         if isinstance(record, r.RunStarted | r.Forked):
             self.agent, self.run, expected = record.agent, record.run, f"{record.agent}/{record.run}"
         elif isinstance(record, r.AgentCreated):
             self.agent = self.run = expected = record.name
             self.whole.keys[record.name] = record.public_key  # the agent may be newer than this verification
         if type(record) not in FIRST_OF.get(self.kind, ()) or self.name != expected:
-            self.found(
+            self.report_problem(
                 FindingKind.STREAM, 1, f"the stream is listed as {self.kind} {self.name!r}, its first entry differs"
             )
 
-    def _shared(self, record: r.Forked) -> None:
+    def _check_shared_entry(self, record: r.Forked) -> None:
         """Check that the last entry that a fork shares with its origin is unchanged."""
         if record.origin >= self.stream or self.whole.store.read("chain_at", (record.origin, record.cut)) != [
             (record.head,)
         ]:
             lost = f"it was forked at entry {record.cut} of stream {record.origin}, and that is gone, or another one"
-            self.found(FindingKind.REWRITTEN, record.cut + 1, lost)
+            self.report_problem(FindingKind.REWRITTEN, record.cut + 1, lost)
 
     def _seal(self, seal: tuple[Any, ...]) -> int:
         """Check one signed head; returns its number when the signature is good."""
         _, seq, link, streams, public_key, _ = seal
         self.whole.seals += 1
         if type(seq) is not int:
-            self.found(FindingKind.SEAL, 0, "a seal has no number")
+            self.report_problem(FindingKind.SEAL, 0, "a seal has no number")
             return 0
         if public_key != self._key(public_key):
-            self.found(FindingKind.SEAL, seq, "the seal is made with a key that is not the agent's")
+            self.report_problem(FindingKind.SEAL, seq, "the seal is made with a key that is not the agent's")
             return 0
-        if not _good_signature(self.whole.store.identity, seal):
-            self.found(FindingKind.SEAL, seq, "the seal has been changed: its signature does not fit")
+        if not _is_signature_valid(self.whole.store.identity, seal):
+            self.report_problem(FindingKind.SEAL, seq, "the seal has been changed: its signature does not fit")
             return 0
         self.whole.most_streams = max(self.whole.most_streams, streams)
         if seq > self.along.seq:
             lost = f"the stream was sealed at entry {seq}, and ends at {self.along.seq}"
-            self.found(FindingKind.TRUNCATED, self.along.seq + 1, lost)
+            self.report_problem(FindingKind.TRUNCATED, self.along.seq + 1, lost)
         elif self.along.compaction is not None and seq < self.along.compaction.upto and not self.sealed_links[seq]:
             return seq  # compacted by the holder of the key
         elif link not in self.sealed_links[seq]:
-            self.found(
+            self.report_problem(
                 FindingKind.REWRITTEN, seq, "another head was signed here: this entry or one before it was rewritten"
             )
         return seq
 
-    def _late_seal(self) -> int:
+    def _check_late_seal(self) -> int:
         """Check the seal of a run that ended after its seals were read."""
         last = self.along.seq
         if last in self.sealed_links:
@@ -374,32 +384,32 @@ class _StreamInspection:
         # A process stream has several agents, and a first entry may be erased: accept the key of any agent.
         return public_key if public_key in self.whole.keys.values() else None
 
-    def _unsigned(self, last_sealed: int) -> None:
+    def _report_unsigned(self, last_sealed: int) -> None:
         """Report entries that should be signed and are not."""
         last = self.along.seq
         self.whole.unsealed += max(0, last - last_sealed)
         moved_in = self.whole.moved_in.get(self.agent or self.name.rpartition("/process ")[0], 0)
         if self.kind == "agent" and not last_sealed and moved_in:
-            self.found(FindingKind.UNSIGNED, last, "the agent has moved in, and its key did not come along")
+            self.report_problem(FindingKind.UNSIGNED, last, "the agent has moved in, and its key did not come along")
         elif self.kind == "agent" and not last_sealed:
-            self.found(FindingKind.SEAL, 1, "the agent's own stream is always sealed, and this one is not")
+            self.report_problem(FindingKind.SEAL, 1, "the agent's own stream is always sealed, and this one is not")
         elif (
             self.compacted_at
             and not last_sealed
             and type(self.compaction_time) is int
             and self.compaction_time <= moved_in
         ):
-            self.found(
+            self.report_problem(
                 FindingKind.UNSIGNED, last, "it was compacted before the agent moved in, and its key did not come along"
             )
         elif self.compacted_at > last_sealed:
-            self.found(FindingKind.SEAL, self.compacted_at, "entries were compacted without a signature")
+            self.report_problem(FindingKind.SEAL, self.compacted_at, "entries were compacted without a signature")
         elif self.last_kind in ENDS and last_sealed < last:
             which = "no entry" if not last_sealed else f"nothing after entry {last_sealed}"
-            self.found(FindingKind.UNSIGNED, last, f"{which} is signed: the agent's key was not there")
+            self.report_problem(FindingKind.UNSIGNED, last, f"{which} is signed: the agent's key was not there")
 
 
-def _signed(arrival: r.AgentArrived, public_key: bytes | None) -> bool:
+def _is_signed_arrival(arrival: r.AgentArrived, public_key: bytes | None) -> bool:
     """Whether the agent's key signed the file that the agent came in, or the stream that it left."""
     if arrival.public_key != public_key:
         return False
@@ -407,11 +417,13 @@ def _signed(arrival: r.AgentArrived, public_key: bytes | None) -> bool:
     if (seal := arrival.seal) is not None:
         message = chain.seal_message(arrival.store, seal.number, seal.seq, seal.link, seal.streams)
         signature = seal.signature
-    return signed_by(public_key, message, signature)
+    return is_signed_by(public_key, message, signature)
 
 
-def _good_signature(store: str, seal: tuple[Any, ...]) -> bool:
+def _is_signature_valid(store: str, seal: tuple[Any, ...]) -> bool:
     stream, seq, link, streams, public_key, signature = seal
     numbers = all(type(number) is int for number in (stream, seq, streams))
     blobs = all(type(blob) is bytes for blob in (link, public_key, signature))
-    return numbers and blobs and signed_by(public_key, chain.seal_message(store, stream, seq, link, streams), signature)
+    return (
+        numbers and blobs and is_signed_by(public_key, chain.seal_message(store, stream, seq, link, streams), signature)
+    )

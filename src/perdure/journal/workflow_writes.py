@@ -41,7 +41,7 @@ class ChangeStepStatus(msgspec.Struct, frozen=True):
     """The step as the caller knows it; refused if it now means other work."""
     to: StepStatus
     by: str
-    tenancy: LeaseKeeper
+    lease_keeper: LeaseKeeper
     result: bytes = b""
     objects: Sequence[Statement] = ()
     note: str = ""
@@ -54,7 +54,7 @@ class ChangeStepStatus(msgspec.Struct, frozen=True):
     by_hand: bool = False
     """A person, not the run of the step, sets the status."""
 
-    def ends(self, standing: r.StepState) -> bool:
+    def is_end_of_run(self, standing: r.StepState) -> bool:
         """Whether the run of the step ends with this change.
 
         A failed or blocked step continues in its run, which alone knows what is in doubt.
@@ -69,7 +69,7 @@ class WorkflowVersion(msgspec.Struct, frozen=True):
     revision: int = 0
     steps: tuple[r.PlannedStep, ...] = ()
 
-    def after(self, landing: r.WorkflowMade | r.WorkflowMoved) -> WorkflowVersion:
+    def apply(self, landing: r.WorkflowMade | r.WorkflowMoved) -> WorkflowVersion:
         """Return the version after one more change."""
         if isinstance(landing, r.WorkflowMade):
             return WorkflowVersion(landing.version, landing.revision, landing.steps)
@@ -100,15 +100,15 @@ def holders_of(sheets: Iterable[WorkflowVersion]) -> list[int]:
     )
 
 
-def _lease_from(holder: int, rows: Rows, one_host: bool) -> Lease:
+def _lease_from(holder_id: int, rows: Rows, one_host: bool) -> Lease:
     """Build the lease of a holder from its row; without a row it has no process."""
     if not rows:
-        return Lease(0, holder, None, 0, 0, one_host)
+        return Lease(0, holder_id, None, 0, 0, one_host)
     boot, namespace, pid, started, host, at, left = rows[0]
-    return Lease(0, holder, Holder(boot, namespace, pid, started, host), at, left, one_host)
+    return Lease(0, holder_id, Holder(boot, namespace, pid, started, host), at, left, one_host)
 
 
-def decided_moves(
+def decide_moves(
     asks: Sequence[SaveWorkflow | ChangeStepStatus], store: Store
 ) -> Script[tuple[list[r.AgentChange], list[Statement]]]:
     """Decide under the locks of the workflows; return the changes and the statements they need."""
@@ -128,12 +128,14 @@ def decided_moves(
         if landing is None:
             continue
         if isinstance(ask, ChangeStepStatus) and isinstance(landing, r.WorkflowMoved):
-            yield from _without_its_run(before, ask, landing, store)
-        sheets[ask.flow] = sheets[ask.flow].after(landing)
+            yield from _cancel_run(before, ask, landing, store)
+        sheets[ask.flow] = sheets[ask.flow].apply(landing)
         landed.append(landing)
         written += ask.objects
         if isinstance(landing, r.WorkflowMoved) and landing.standing.holder and isinstance(ask, ChangeStepStatus):
-            written.append(ask.tenancy.holder_statement(store.clock.boot_ms()))  # a claim must name a registered holder
+            written.append(
+                ask.lease_keeper.holder_statement(store.clock.boot_ms())
+            )  # a claim must name a registered holder
     return landed, written
 
 
@@ -151,14 +153,14 @@ def outcome(
 ) -> r.WorkflowMade | r.WorkflowMoved | None:
     """Decide one request; None if it changes nothing."""
     if isinstance(ask, SaveWorkflow):
-        return _drafted(sheet, ask)
-    step = _aimed_at(sheet, ask)
+        return _decide_draft(sheet, ask)
+    step = _find_target_step(sheet, ask)
     _refuse_claimed(step, ask, leases)
     if ask.to == StepStatus.IN_PROGRESS and not ask.leave:
         _refuse_unready(sheet, step)
     elif _undoes(step.standing.status, ask):
-        raise _over_already(step)
-    standing = _moved(sheet, step, ask)
+        raise _already_over_error(step)
+    standing = _decide_move(sheet, step, ask)
     if standing == step.standing:
         return None
     return r.WorkflowMoved(*ask.flow, sheet.version, sheet.revision + 1, step.step, standing)
@@ -167,10 +169,10 @@ def outcome(
 # -- versions ---------------------------------------------------------------------------------------------------------
 
 
-def _drafted(sheet: WorkflowVersion, draft: SaveWorkflow) -> r.WorkflowMade | None:
+def _decide_draft(sheet: WorkflowVersion, draft: SaveWorkflow) -> r.WorkflowMade | None:
     if sheet.version and list(map(_plan_of, sheet.steps)) == list(map(_plan_of, draft.steps)):
         return None  # the program was restarted: progress is kept
-    steps = carried(sheet.steps, draft.steps)
+    steps = carry_steps(sheet.steps, draft.steps)
     return r.WorkflowMade(*draft.flow, sheet.version + 1, sheet.revision + 1, steps)
 
 
@@ -178,7 +180,7 @@ def _plan_of(step: r.PlannedStep) -> tuple[str, bytes, tuple[str, ...], str]:
     return step.step, step.digest, step.depends_on, step.title
 
 
-def carried(before: Sequence[r.PlannedStep], after: Sequence[r.PlannedStep]) -> tuple[r.PlannedStep, ...]:
+def carry_steps(before: Sequence[r.PlannedStep], after: Sequence[r.PlannedStep]) -> tuple[r.PlannedStep, ...]:
     """Return the steps of the next version with the state of the same work, an action with the same arguments.
 
     The same number or name is tried first. Numbered steps are then matched under any number, so that inserting a step
@@ -202,7 +204,7 @@ def carried(before: Sequence[r.PlannedStep], after: Sequence[r.PlannedStep]) -> 
 # -- steps ------------------------------------------------------------------------------------------------------------
 
 
-def _aimed_at(sheet: WorkflowVersion, move: ChangeStepStatus) -> r.PlannedStep:
+def _find_target_step(sheet: WorkflowVersion, move: ChangeStepStatus) -> r.PlannedStep:
     """Find the caller's step; in a newer version it may have another number."""
     aim, name = move.aim, move.flow[1]
     if move.claim:
@@ -229,14 +231,14 @@ def _refuse_claimed(step: r.PlannedStep, move: ChangeStepStatus, leases: HolderL
         )
     if standing.status != StepStatus.IN_PROGRESS or not standing.holder:
         return
-    ours = standing.holder == move.tenancy.holder and standing.by == move.by
+    ours = standing.holder == move.lease_keeper.holder_id and standing.by == move.by
     starts = move.to == StepStatus.IN_PROGRESS and not move.leave
     if ours and not starts:
         return
     if ours:
         raise StepClaimed(f"{label} is in progress already, in this process", hint="complete it, fail it or reset it")
     lease = leases.get(standing.holder)
-    if lease is not None and counts_as_alive(lease, move.tenancy):
+    if lease is not None and counts_as_alive(lease, move.lease_keeper):
         raise StepClaimed(f"{label} is in progress: agent {standing.by!r} is at it, in {lease.process}")
 
 
@@ -247,14 +249,14 @@ def _undoes(status: StepStatus, move: ChangeStepStatus) -> bool:
     return move.to == StepStatus.SKIPPED and status == StepStatus.COMPLETED
 
 
-def _over_already(step: r.PlannedStep) -> StepNotReady:
+def _already_over_error(step: r.PlannedStep) -> StepNotReady:
     text = f"step {step.step} ({step.action}) is {step.standing.status} already"
     return StepNotReady(text, hint="wf.reset(step) opens it again")
 
 
 def _refuse_unready(sheet: WorkflowVersion, step: r.PlannedStep) -> None:
     if step.standing.status.over:
-        raise _over_already(step)
+        raise _already_over_error(step)
     status = {planned.step: planned.standing.status for planned in sheet.steps}
     open_ones = [f"{name} ({status[name]})" for name in step.depends_on if not status[name].over]
     if open_ones:
@@ -263,7 +265,7 @@ def _refuse_unready(sheet: WorkflowVersion, step: r.PlannedStep) -> None:
         )
 
 
-def _moved(sheet: WorkflowVersion, step: r.PlannedStep, move: ChangeStepStatus) -> r.StepState:
+def _decide_move(sheet: WorkflowVersion, step: r.PlannedStep, move: ChangeStepStatus) -> r.StepState:
     old, to = step.standing, move.to
     if move.leave:
         return msgspec.structs.replace(old, holder=0)
@@ -279,7 +281,7 @@ def _moved(sheet: WorkflowVersion, step: r.PlannedStep, move: ChangeStepStatus) 
         to,
         move.result or (old.result if again else b""),
         move.note or (old.note if again else ""),
-        holder=move.tenancy.holder if starts else 0,
+        holder=move.lease_keeper.holder_id if starts else 0,
         by=move.by,
         claim=sheet.revision + 1 if starts else old.claim,
         attempt=attempt,
@@ -292,12 +294,12 @@ def _moved(sheet: WorkflowVersion, step: r.PlannedStep, move: ChangeStepStatus) 
 _IN_WORDS = {StepStatus.COMPLETED: "completed by hand", StepStatus.SKIPPED: "skipped", StepStatus.PENDING: "reset"}
 
 
-def _without_its_run(
+def _cancel_run(
     before: WorkflowVersion, move: ChangeStepStatus, landing: r.WorkflowMoved, store: Store
 ) -> Script[None]:
     """Cancel the run of a step that a person has settled, and its descendant runs."""
     [old] = [step.standing for step in before.steps if step.step == landing.step]
-    if not move.ends(old):
+    if not move.is_end_of_run(old):
         return
     reason = f"step {landing.step} of workflow {landing.name!r} was {_IN_WORDS[move.to]}"
     [rows] = yield [Statement("get_run", (old.by, old.run))]
@@ -305,16 +307,16 @@ def _without_its_run(
     parts = (yield [Statement("descendant_runs", (whole.stream,))])[0] if whole is not None else []
     for agent, run in [(old.by, old.run), *((agent, run) for agent, run, *_ in parts)]:
         cancelled = r.RunCancelled(reason, f"agent {move.by!r}")
-        yield from _end_run((agent, run), cancelled, move.tenancy, store)
+        yield from _end_run((agent, run), cancelled, move.lease_keeper, store)
 
 
-def _end_run(which: tuple[str, str], entry: r.RunCancelled, tenancy: LeaseKeeper, store: Store) -> Script[None]:
+def _end_run(which: tuple[str, str], entry: r.RunCancelled, lease_keeper: LeaseKeeper, store: Store) -> Script[None]:
     """Cancel a run by a takeover that releases the lease at once; leave a run alone that is open somewhere."""
     [rows, gone] = yield [Statement("get_run", which), departure(which[0])]
     run = run_in(rows)
     if run is None or gone or r.RunStatus(run.status).over:
         return
-    seen = yield from read_run_lease(store, tenancy, run)
+    seen = yield from read_run_lease(store, lease_keeper, run)
     if seen.held:
         return
     head = (yield from seen.take()).head

@@ -11,7 +11,7 @@ from perdure.journal.agent_writes import AgentWrite, AppendAgentWrites, RequireA
 from perdure.journal.append import Signer, StreamHead
 from perdure.kernel.open_stream import commit_to_process_stream
 from perdure.kernel.protocol import Protocol
-from perdure.kernel.scope import WriteBuffer, current
+from perdure.kernel.scope import WriteBuffer, current_frame
 from perdure.platform.failpoints import Site
 from perdure.store.base import check_not_deciding
 
@@ -40,7 +40,7 @@ def write(engine: Engine, site: Site, asks: Sequence[AgentWrite]) -> Protocol[Se
 def enclosing_buffer(engine: Engine) -> WriteBuffer | None:
     """Return the buffer of the enclosing body or item, if writes can land with it."""
     check_not_deciding()
-    frame = current()
+    frame = current_frame()
     if frame is None or frame.run.store is not engine.store:
         return None
     if not frame.alive:

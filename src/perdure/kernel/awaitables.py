@@ -11,7 +11,7 @@ from typing import Any
 from perdure.errors import NotAwaited, WrongType
 
 NEVER_RAN = frozenset({CoroutineType, AsyncGeneratorType})
-"""Results of calls whose code may not have run: `settled` inspects them."""
+"""Results of calls whose code may not have run: `require_settled` inspects them."""
 
 
 def is_async(call: object) -> bool:
@@ -20,10 +20,10 @@ def is_async(call: object) -> bool:
         return True
     while isinstance(call, partial):
         call = call.func
-    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(_called(call))
+    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(_find_call_method(call))
 
 
-def _called(call: object) -> object:
+def _find_call_method(call: object) -> object:
     """Return the method that runs when an object is called."""
     return inspect.getattr_static(type(call), "__call__", None)
 
@@ -33,7 +33,7 @@ def refuse_generators(call: object, name: str) -> None:
     plain = call
     while isinstance(plain, partial):
         plain = plain.func
-    for one in (plain, _called(plain)):
+    for one in (plain, _find_call_method(plain)):
         if inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one):
             raise WrongType(f"{name} is a generator function: calling it runs nothing. Return a list instead")
 
@@ -44,7 +44,7 @@ def is_awaitable(result: object) -> bool:
     return hasattr(kind, "__await__") or (kind is GeneratorType and inspect.isawaitable(result))
 
 
-def settled(result: Any, call: Callable[..., Any]) -> Any:
+def require_settled(result: Any, call: Callable[..., Any]) -> Any:
     """Return the result of a synchronous call. Close a coroutine that has not started, and raise: nothing was done."""
     kind = type(result)
     if kind is CoroutineType and inspect.getcoroutinestate(result) == inspect.CORO_CREATED:
@@ -56,7 +56,7 @@ def settled(result: Any, call: Callable[..., Any]) -> Any:
     raise NotAwaited(f"{name} returned {what}, which a synchronous run cannot await. Its code did not run")
 
 
-def plain(result: Any, call: Callable[..., Any]) -> Any:
+def require_plain(result: Any, call: Callable[..., Any]) -> Any:
     """Return the result of a function that must not be async, even under asyncio."""
     if is_awaitable(result) or type(result) is AsyncGeneratorType:
         if type(result) is CoroutineType:

@@ -165,35 +165,35 @@ def bodies_of(store: str, stream: int) -> EffectBodies:
         return found
 
 
-locks.after_fork_in_child(_KNOWN.clear)
+locks.call_after_fork(_KNOWN.clear)
 
 
-def joined(frame: Frame | None) -> BodyWork | None:
+def join_body(frame: Frame | None) -> BodyWork | None:
     """Track a call in a thread, if it belongs to the body of an effect."""
     return frame.run.bodies.join(frame) if frame is not None and frame.intent else None
 
 
-def bound_to(here: Context, function: Callable[..., Any]) -> Callable[..., Any]:
+def bind_context(here: Context, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that runs in a copy of a context. With a body's context it counts as part of the body."""
 
     @wraps(function)
-    def bound(*args: Any, **kwargs: Any) -> Any:
-        with _joining(here):
+    def run_bound(*args: Any, **kwargs: Any) -> Any:
+        with _track_work(here):
             return here.copy().run(function, *args, **kwargs)
 
     @wraps(function)
-    async def bound_async(*args: Any, **kwargs: Any) -> Any:
+    async def run_bound_async(*args: Any, **kwargs: Any) -> Any:
         import asyncio
 
-        with _joining(here):
+        with _track_work(here):
             return await asyncio.get_running_loop().create_task(function(*args, **kwargs), context=here.copy())
 
-    return bound_async if is_async(function) else bound
+    return run_bound_async if is_async(function) else run_bound
 
 
 @contextmanager
-def _joining(here: Context) -> Iterator[None]:
-    work = joined(here.get(FRAME))
+def _track_work(here: Context) -> Iterator[None]:
+    work = join_body(here.get(FRAME))
     try:
         yield
     finally:
@@ -211,7 +211,7 @@ def watch_executors(loop: asyncio.AbstractEventLoop) -> None:
         return
 
     def run_in_executor(executor: Executor | None, func: Callable[..., Any], *args: Any) -> Any:
-        work = joined(FRAME.get())
+        work = join_body(FRAME.get())
         if work is None:
             return plain(executor, func, *args)
         if executor is None:

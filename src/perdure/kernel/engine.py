@@ -15,16 +15,16 @@ from perdure.journal import keys
 from perdure.journal.append import Append, StreamHead
 from perdure.journal.departures import departure, refuse_departed
 from perdure.journal.leases import LeaseKeeper
-from perdure.kernel.names import checked_name
+from perdure.kernel.names import check_identifier
 from perdure.kernel.parts import Parts
 from perdure.platform.failpoints import Site
-from perdure.platform.process import this_process
-from perdure.store import file_of, is_embedded, locate, open_store, without_password
+from perdure.platform.process import identify_this_process
+from perdure.store import file_of, hide_password, is_embedded, locate, open_store
 from perdure.store.base import FinalBatch, Script, Statement, Store, UnitOfWork
 from perdure.store.rows import first_number
 from perdure.values.clock import SYSTEM_CLOCK, Clock
 from perdure.values.lazy import lazy
-from perdure.values.locks import after_fork_in_child, rlock
+from perdure.values.locks import call_after_fork, rlock
 
 if TYPE_CHECKING:
     from perdure.kernel.protocol import Protocol as Steps
@@ -44,23 +44,23 @@ class StoreSession:
         self._streams: dict[tuple[str, int], tuple[StreamHead, Callable[[], keys.SigningKey | None]]] = {}
         self.parts = Parts()
         """Objects that higher floors keep with the store until it is closed."""
-        self._tenancy: LeaseKeeper | None = None
+        self._lease_keeper: LeaseKeeper | None = None
         self._lock = rlock()
 
     @property
-    def tenancy(self) -> LeaseKeeper:
+    def lease_keeper(self) -> LeaseKeeper:
         """The leases of this process, registered when the first run is opened: reading needs none."""
-        if self._tenancy is None:
+        if self._lease_keeper is None:
             # A second keeper, made by a concurrent thread, would leave a heartbeat that nobody stops.
             with self._lock:
-                if self._tenancy is None:
-                    self._tenancy = LeaseKeeper(self.store)
-        return self._tenancy
+                if self._lease_keeper is None:
+                    self._lease_keeper = LeaseKeeper(self.store)
+        return self._lease_keeper
 
     @property
     def tenancy_if_any(self) -> LeaseKeeper | None:
         """The leases of this process, or None if it has only read so far."""
-        return self._tenancy
+        return self._lease_keeper
 
     def own_stream(self, agent: str, lane: int, signer: Callable[[], keys.SigningKey | None]) -> StreamHead:
         """Return this process's stream for writes outside of runs. Processes do not queue on one head.
@@ -72,7 +72,7 @@ class StoreSession:
             if which in self._streams:
                 head, _ = self._streams[which]
             else:
-                name = f"{agent}/{this_process()}"
+                name = f"{agent}/{identify_this_process()}"
                 head = StreamHead(self.store.identity, self.store.submit(_AddStream(self.store, agent, name)), 1)
             self._streams[which] = head, signer  # the latest agent's key: earlier agents may have closed theirs
         return head
@@ -101,8 +101,8 @@ class StoreSession:
         self.end_background()
         try:
             self.seal()
-            if self._tenancy is not None:
-                self._tenancy.close()
+            if self._lease_keeper is not None:
+                self._lease_keeper.close()
         except PerdureError:
             pass  # a fenced or forked store accepts no release; its leases expire by themselves
         self.store.close()
@@ -139,7 +139,7 @@ class Engine:
         clock: Clock = SYSTEM_CLOCK,
         wary: bool = False,
     ) -> None:
-        self.name = checked_name(name, "an agent's name")
+        self.name = check_identifier(name, "an agent's name")
         self.url = locate(store)
         self.strict = strict or os.environ.get("PERDURE_STRICT", "") not in ("", "0")
         self.open_runs = 0
@@ -159,7 +159,7 @@ class Engine:
     @property
     def shown_url(self) -> str:
         """The address of the store without its password."""
-        return self.url if is_embedded(self.url) else without_password(self.url)
+        return self.url if is_embedded(self.url) else hide_password(self.url)
 
     @property
     def absolute_url(self) -> str:
@@ -198,8 +198,8 @@ class Engine:
         return (self._place or self._open()).store
 
     @property
-    def tenancy(self) -> LeaseKeeper:
-        return (self._place or self._open()).tenancy
+    def lease_keeper(self) -> LeaseKeeper:
+        return (self._place or self._open()).lease_keeper
 
     @lazy
     def signer(self) -> keys.SigningKey | None:
@@ -354,7 +354,7 @@ def close_left(url: str) -> None:
 
 
 atexit.register(_close_all)
-after_fork_in_child(_places.clear)
+call_after_fork(_places.clear)
 
 
 # -- where the store lives --------------------------------------------------------------------------------------

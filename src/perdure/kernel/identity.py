@@ -9,7 +9,7 @@ import msgspec
 
 from perdure import records as r
 from perdure.errors import StoreUnavailable
-from perdure.journal.keys import signed_by
+from perdure.journal.keys import is_signed_by
 from perdure.journal.stream_reader import pages
 from perdure.values.clock import moment
 
@@ -111,7 +111,7 @@ class Identity:
 
     def verify(self, message: bytes, signature: bytes) -> bool:
         """Whether this agent signed exactly this message."""
-        return signed_by(self.public_key, _SIGNED + message, signature)
+        return is_signed_by(self.public_key, _SIGNED + message, signature)
 
     def __repr__(self) -> str:
         return f"<Identity {self.name!r}, key {self.public_key.hex()[:16]}>"

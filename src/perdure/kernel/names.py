@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from perdure.errors import NotStorable, ValueTooLarge, WrongType, WrongValue
-from perdure.store.base import holds
+from perdure.store.base import is_storable_name
 from perdure.values.limits import NAME_CHARACTERS_MAX
 
 
-def named(
+def check_storable_name(
     name: object,
     what: str,
     *,
@@ -26,11 +26,11 @@ def named(
         raise (error or WrongValue)(f"{what} must not be empty")
     if len(name) > most:
         raise (error or ValueTooLarge)(f"{what} must have at most {most} characters, not {len(name)}")
-    if not holds(name):
+    if not is_storable_name(name):
         raise (error or NotStorable)(f"{what} must not contain NUL characters or lone surrogates: {name!r}")
     return name
 
 
-def checked_name(name: object, what: str) -> str:
+def check_identifier(name: object, what: str) -> str:
     """Validate the name of an agent or the id of a run."""
-    return named(name, what, empty=False, error=WrongValue)
+    return check_storable_name(name, what, empty=False, error=WrongValue)

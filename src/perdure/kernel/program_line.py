@@ -36,7 +36,7 @@ def line_of(place: Place) -> str:
     return f"{place.path if short.startswith('..') else short}:{place.line}"
 
 
-def calling_line() -> str:
+def find_calling_line() -> str:
     """Return the calling line of the user's program as `agent.py:41`, or ""."""
     place = calling_place()
     return "" if place is None else line_of(place)
@@ -48,19 +48,19 @@ def _is_the_users(path: str) -> bool:
     return not path.startswith(_PYTHONS) or _INSTALLED in path
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Format a value for a message, shortened."""
     text = repr(value)
     return text if len(text) <= SHOWN_CHARACTERS_MAX else text[:SHOWN_CHARACTERS_MAX] + "…"
 
 
-def called(name: str, arguments: Mapping[str, object]) -> str:
+def format_call(name: str, arguments: Mapping[str, object]) -> str:
     """Format a call for a message: `book(flight='PD 42')`."""
     given = ", ".join(f"{parameter}={value!r}" for parameter, value in arguments.items())
     return f"{name}({given if len(given) <= SHOWN_CHARACTERS_MAX else given[:SHOWN_CHARACTERS_MAX] + '…'})"
 
 
-def at_line() -> str:
+def format_calling_line() -> str:
     """Return the calling line as ` at agent.py:41`, or ""."""
-    line = calling_line()
+    line = find_calling_line()
     return f" at {line}" if line else ""

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from perdure.errors import RunStopped, StepTimeout
-from perdure.kernel.awaitables import NEVER_RAN, is_async, is_awaitable, settled
+from perdure.kernel.awaitables import NEVER_RAN, is_async, is_awaitable, require_settled
 from perdure.kernel.scope import FRAME, Frame
 from perdure.store.base import Store, UnitOfWork
 
@@ -86,13 +86,13 @@ Request = Submit | Invoke | Pause | Read | Together
 Protocol = Generator[Request, Any, T]
 
 
-def reading(call: Callable[..., T], *args: Any) -> Protocol[T]:
+def read_protocol(call: Callable[..., T], *args: Any) -> Protocol[T]:
     """A protocol that only reads."""
     result: T = yield Read(call, args)
     return result
 
 
-def pausing(seconds: float) -> Protocol[None]:
+def sleep_protocol(seconds: float) -> Protocol[None]:
     """A protocol that only sleeps."""
     yield Pause(seconds)
 
@@ -123,11 +123,11 @@ def _perform(store: Store, request: Read | Together | Pause) -> Any:
     if isinstance(request, Read):
         return request.call(*request.args)
     if isinstance(request, Together):
-        return _in_threads(store, request)
+        return _perform_in_threads(store, request)
     return store.clock.sleep(request.seconds)
 
 
-def _in_threads(store: Store, request: Together) -> list[ProtocolOutcome]:
+def _perform_in_threads(store: Store, request: Together) -> list[ProtocolOutcome]:
     outcomes = [ProtocolOutcome()] * len(request.jobs)
     failed = threading.Event()
 
@@ -168,14 +168,14 @@ def _unless_interrupted(outcomes: list[ProtocolOutcome]) -> list[ProtocolOutcome
 
 def _call(request: Invoke) -> Any:
     if request.timeout is not None:
-        return settled(_call_in_time(request, request.timeout), request.call)
+        return require_settled(_call_in_time(request, request.timeout), request.call)
     frame = request.frame
     token = FRAME.set(frame)
     try:
         result = _call_effect(request) if frame.intent else request.call(*request.args, **request.kwargs)
     finally:
         FRAME.reset(token)
-    return settled(result, request.call) if type(result) in NEVER_RAN else result
+    return require_settled(result, request.call) if type(result) in NEVER_RAN else result
 
 
 def _call_effect(request: Invoke) -> Any:
@@ -194,7 +194,7 @@ def _call_in_time(request: Invoke, timeout: float) -> Any:
     outcome = _start_body(request, done.set)
     if not done.wait(timeout):
         request.frame.alive = False
-        raise _late(request)
+        raise _timeout_error(request)
     return outcome[0].get()
 
 
@@ -252,7 +252,7 @@ async def _perform_async(store: Store, request: Request) -> Any:
     if isinstance(request, Read):
         return await asyncio.to_thread(request.call, *request.args)
     if isinstance(request, Together):
-        return await _in_tasks(store, request)
+        return await _perform_in_tasks(store, request)
     return await _invoke(request)
 
 
@@ -304,7 +304,7 @@ async def _await_or_stop(request: Invoke, body: InterruptibleTask) -> Any:
     try:
         return await _await_in_time(request)
     except asyncio.CancelledError as error:
-        stopped = request.frame.run.stopping() if body.interrupted and body.stops else None
+        stopped = request.frame.run.stop_error() if body.interrupted and body.stops else None
         # If somebody else cancelled the task too, keep their cancellation.
         if stopped is None or (body.task is not None and body.task.cancelling() > 1):
             raise
@@ -315,7 +315,7 @@ async def _await_or_stop(request: Invoke, body: InterruptibleTask) -> Any:
             body.task.uncancel()
 
 
-async def _in_tasks(store: Store, request: Together) -> list[ProtocolOutcome]:
+async def _perform_in_tasks(store: Store, request: Together) -> list[ProtocolOutcome]:
     import asyncio
 
     outcomes = [ProtocolOutcome()] * len(request.jobs)
@@ -351,7 +351,7 @@ async def _await_in_time(request: Invoke) -> Any:
         if not scope.expired():
             raise  # raised by the body itself
         request.frame.alive = False
-        raise _late(request) from error
+        raise _timeout_error(request) from error
 
 
 async def _await_body(request: Invoke) -> Any:
@@ -379,5 +379,5 @@ async def _await_thread(request: Invoke) -> Any:
     return outcome[0].get()
 
 
-def _late(request: Invoke) -> StepTimeout:
+def _timeout_error(request: Invoke) -> StepTimeout:
     return StepTimeout(f"the body took longer than {request.timeout:g} s; it can no longer write")

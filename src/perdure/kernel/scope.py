@@ -36,7 +36,7 @@ class OpenRun(Protocol):
     def cleans_up(self) -> bool:
         """Whether a cancelled run executes its cleanup code."""
 
-    def stopping(self) -> RunStopped | None:
+    def stop_error(self) -> RunStopped | None:
         """Return the error that stops the code here, if the run was ordered to stop."""
 
 
@@ -73,12 +73,12 @@ class WriteBuffer(msgspec.Struct, eq=False):
             elif write.op == WriteOp.RESULT:
                 self.result = None
 
-    def landing(self) -> tuple[RunWrite, ...]:
+    def landing_writes(self) -> tuple[RunWrite, ...]:
         """Return the writes that land: the last one for each key and for the result, and all that have no key."""
         last = {id(write) for write in (*self.state.values(), self.result)}
         return tuple(w for w in self.writes if w.op in _ALL_LAND or id(w) in last)
 
-    def used(self, step: str) -> tuple[ModelUsage, ...]:
+    def take_usage(self, step: str) -> tuple[ModelUsage, ...]:
         """Return the usage, attributed to a step or an effect."""
         return tuple(msgspec.structs.replace(one, step=step) for one in self.usage)
 
@@ -147,7 +147,7 @@ class Frame(msgspec.Struct, eq=False):
         if self.units is not None:
             self.units.append(BegunCall(mark, since, loop))
 
-    def begun_last(self, steps: int) -> list[BegunCall]:
+    def last_begun_calls(self, steps: int) -> list[BegunCall]:
         """Return the last steps, effects and loops."""
         return (self.units or [])[-steps:]
 
@@ -178,7 +178,7 @@ class Frame(msgspec.Struct, eq=False):
 FRAME: ContextVar[Frame | None] = ContextVar("perdure_frame", default=None)
 
 
-def current() -> Frame | None:
+def current_frame() -> Frame | None:
     """Return the innermost frame, ignoring loops that were left by `break`."""
     frame = FRAME.get()
     while frame is not None and not frame.alive and not frame.inside:
@@ -186,10 +186,10 @@ def current() -> Frame | None:
     return frame
 
 
-def waiting(store: Store) -> list[AgentWrite]:
+def list_buffered_writes(store: Store) -> list[AgentWrite]:
     """Return the buffered writes to agents of a store in the enclosing bodies and items, outermost first."""
     found: list[AgentWrite] = []
-    frame = current()
+    frame = current_frame()
     while frame is not None and frame.run.store is store:
         if frame.buffer is not None:
             found = frame.buffer.asks + found
@@ -200,7 +200,7 @@ def waiting(store: Store) -> list[AgentWrite]:
 def discard_writes(store: Store, unwanted: Sequence[AgentWrite]) -> None:
     """Remove some buffered writes from the enclosing bodies and items."""
     gone = {id(write) for write in unwanted}
-    frame = current()
+    frame = current_frame()
     while frame is not None and frame.run.store is store:
         if frame.buffer is not None:
             frame.buffer.asks[:] = [write for write in frame.buffer.asks if id(write) not in gone]
@@ -209,7 +209,7 @@ def discard_writes(store: Store, unwanted: Sequence[AgentWrite]) -> None:
 
 def frame_of(run: OpenRun) -> Frame:
     """Return the innermost frame of this run, for a read or a write."""
-    frame = current()
+    frame = current_frame()
     while frame is not None and frame.run is not run:
         frame = frame.parent
     if frame is None and not run.root.alive:

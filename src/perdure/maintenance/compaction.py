@@ -11,7 +11,7 @@ import msgspec
 from perdure.journal import archive
 from perdure.journal.compaction import Compact, StreamCompactionPlan, StreamMoved, plan
 from perdure.journal.needed_entries import RemovableEvents
-from perdure.journal.stream_reader import all_streams
+from perdure.journal.stream_reader import iterate_streams
 from perdure.work.threads.conversations import ThreadIndex, is_shown_turn
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def compactable(engine: Engine, horizon: int) -> list[CompactableStream]:
     known: dict[str, ThreadIndex] = {}
     return [
         CompactableStream(number, kind, name)
-        for number, kind, name, at in all_streams(engine.store)
+        for number, kind, name, at in iterate_streams(engine.store)
         if at < horizon
         and (
             (kind == "process" and writer_of(name) == engine.name)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from perdure.data import checkpoints, state
-from perdure.data.events.compaction import EventCompactionLimit, held
+from perdure.data.events.compaction import EventCompactionLimit, find_compaction_limit
 from perdure.journal import archive, object_gc
 from perdure.journal.checkpoint_writes import CheckpointCache, SaveCheckpoint
 from perdure.journal.needed_entries import RemovableEvents
@@ -22,7 +22,7 @@ from perdure.kernel.protocol import drive_sync
 from perdure.maintenance import compaction
 from perdure.memory.lifecycle import retention as remembering
 from perdure.platform.failpoints import Site
-from perdure.platform.process import this_process
+from perdure.platform.process import identify_this_process
 from perdure.store.base import Script, Statement, Store, UnitOfWork
 from perdure.store.rows import first_number
 from perdure.values.durations import Duration, seconds_of
@@ -115,8 +115,10 @@ def gc(
     """Free what these agents no longer need, and what nothing in the store refers to."""
     tell = progress or (lambda what, done, total: None)
     known = [engine for engine in engines if engine.is_known()]
-    events = _ago(store, events_before, "events_before")
-    wanted = GcHorizons(_ago(store, compact_before, "compact_before") if compact_before is not None else events, events)
+    events = _subtract_age(store, events_before, "events_before")
+    wanted = GcHorizons(
+        _subtract_age(store, compact_before, "compact_before") if compact_before is not None else events, events
+    )
     if dry_run:
         return _preview(store, known, wanted, tell)
     before = _bytes_of(store)
@@ -125,13 +127,13 @@ def gc(
     threads = FreedPart(sum(retention.apply_retention(engine, tell) for engine in known))
     folder = archive_folder or archive.folder_of(store)
     forgotten = [remembering.apply_retention(engine, folder, tell) for engine in known]
-    signing = _signing(known, wanted.entries)
-    holds = _held(signing, wanted)
+    signing = _select_signing_engines(known, wanted.entries)
+    holds = _find_event_limits(signing, wanted)
     for engine in signing:
         if holds and holds[engine.stream].carries:
             drive_sync(store, land(engine, Site.STATE, holds[engine.stream].carries))
     compactions = [
-        compaction.compact(engine, wanted.entries, folder, tell, _noted(engine, signing, holds, wanted))
+        compaction.compact(engine, wanted.entries, folder, tell, _find_removable_events(engine, signing, holds, wanted))
         for engine in signing
     ]
     freed = object_gc.collect(store, lambda done, total: tell("looking for unreferenced objects", done, total))
@@ -159,36 +161,36 @@ def gc(
 
 def _preview(store: Store, known: Sequence[Engine], wanted: GcHorizons, tell: GcProgress) -> GcReport:
     """Return what would be freed, including objects that would become unreferenced."""
-    drops = [mark for engine in known for mark in outdated(engine)]
-    idle = [one for engine in known for one in retention.outdated(engine)]
-    signing = _signing(known, wanted.entries)
-    holds = _held(signing, wanted)
+    drops = [mark for engine in known for mark in iterate_outdated(engine)]
+    idle = [one for engine in known for one in retention.iterate_outdated(engine)]
+    signing = _select_signing_engines(known, wanted.entries)
+    holds = _find_event_limits(signing, wanted)
     found = {
         plan.stream: plan
         for engine in signing
-        for _, plan in compaction.plans(engine, wanted.entries, _noted(engine, signing, holds, wanted))
+        for _, plan in compaction.plans(engine, wanted.entries, _find_removable_events(engine, signing, holds, wanted))
     }
     kept = {stream: {seq for seq, _ in plan.kept} for stream, plan in found.items()}
-    marks = object_gc.marked(
+    marks = object_gc.mark_live(
         store,
         lambda done, total: tell("looking", done, total),
         [
             *(("CheckpointMade", *mark.place, version) for mark in drops for version in mark.drops),
-            *(which for one in idle for which in one.dropped()),
+            *(which for one in idle for which in one.iterate_dropped()),
         ],
         lambda stream, seq: stream in found and seq <= found[stream].upto and seq not in kept[stream],
     )
-    sizes = [size for page in object_gc.unused(store, marks) for _, size in page]
+    sizes = [size for page in object_gc.iterate_unused(store, marks) for _, size in page]
     size = _bytes_of(store)
     return GcReport(
         True,
-        _expired(known),
+        _drop_expired(known),
         FreedPart(sum(len(mark.drops) for mark in drops)),
         FreedPart(sum(one.count for one in idle)),
-        FreedPart(sum(remembering.outdated(engine).count for engine in known)),
+        FreedPart(sum(remembering.find_outdated(engine).count for engine in known)),
         FreedPart(sum(plan.gone for plan in found.values()), sum(plan.bytes for plan in found.values())),
         FreedPart(len(sizes), sum(sizes)),
-        _dead(store),
+        _count_dead_holders(store),
         size,
         size,
         notes=_notes(known, wanted.entries, holds),
@@ -202,16 +204,16 @@ class GcHorizons(msgspec.Struct, frozen=True):
     events: int
 
 
-def _ago(store: Store, age: Duration | None, what: str) -> int:
+def _subtract_age(store: Store, age: Duration | None, what: str) -> int:
     return store.clock.wall_ms() - int(seconds_of(age, what) * 1000) if age is not None else 0
 
 
-def _held(signing: Sequence[Engine], wanted: GcHorizons) -> dict[int, EventCompactionLimit]:
+def _find_event_limits(signing: Sequence[Engine], wanted: GcHorizons) -> dict[int, EventCompactionLimit]:
     """Return by agent how far its events may be compacted; empty if nobody asks for it."""
-    return {engine.stream: held(engine, wanted.events) for engine in signing} if wanted.events else {}
+    return {engine.stream: find_compaction_limit(engine, wanted.events) for engine in signing} if wanted.events else {}
 
 
-def _noted(
+def _find_removable_events(
     engine: Engine, signing: Sequence[Engine], holds: dict[int, EventCompactionLimit], wanted: GcHorizons
 ) -> RemovableEvents | None:
     """Return the events that may be removed, including those that one agent has appended in a run of another."""
@@ -223,7 +225,7 @@ def _noted(
     return RemovableEvents(engine.stream, before, arrived, frozenset(int(stream) for (stream,) in finished))
 
 
-def _signing(known: Sequence[Engine], horizon: int) -> list[Engine]:
+def _select_signing_engines(known: Sequence[Engine], horizon: int) -> list[Engine]:
     """Return the agents whose streams can be compacted: compaction signs, so it needs the agent's key."""
     return [engine for engine in known if engine.signer is not None] if horizon else []
 
@@ -243,7 +245,7 @@ def _bytes_of(store: Store) -> int:
 # -- state ------------------------------------------------------------------------------------------------------------
 
 
-def _expired(engines: Sequence[Engine]) -> FreedPart:
+def _drop_expired(engines: Sequence[Engine]) -> FreedPart:
     found = [
         engine.store.read("count_expired_state", (engine.stream, engine.store.clock.wall_ms()))[0] for engine in engines
     ]
@@ -252,7 +254,7 @@ def _expired(engines: Sequence[Engine]) -> FreedPart:
 
 def sweep(engines: Sequence[Engine], tell: GcProgress) -> FreedPart:
     """Delete expired keys, as journal entries like any other change."""
-    expected = _expired(engines)
+    expected = _drop_expired(engines)
     done = 0
     for engine in engines:
         while asks := state.overdue(engine, GC_BATCH):
@@ -267,7 +269,7 @@ def sweep(engines: Sequence[Engine], tell: GcProgress) -> FreedPart:
 # -- checkpoints ------------------------------------------------------------------------------------------------------
 
 
-def outdated(engine: Engine) -> Iterator[SaveCheckpoint]:
+def iterate_outdated(engine: Engine) -> Iterator[SaveCheckpoint]:
     """Yield writes that drop the versions an agent's rules do not keep, one per name."""
     rules = checkpoints.rules_of(engine)
     if not rules:
@@ -284,13 +286,13 @@ def outdated(engine: Engine) -> Iterator[SaveCheckpoint]:
             for place, (version, at) in enumerate(newest_first)
             if place and ((keep.last and place >= keep.last) or (keep.milliseconds and at + keep.milliseconds <= now))
         ]
-        drops = tuple(version for version in old if not checkpoints.pinned(engine, name, version))
+        drops = tuple(version for version in old if not checkpoints.is_pinned(engine, name, version))
         if drops:
             yield SaveCheckpoint(engine.stream, name, drops=drops)
 
 
 def _drop(engine: Engine, tell: GcProgress) -> int:
-    marks = list(outdated(engine))
+    marks = list(iterate_outdated(engine))
     for number, mark in enumerate(marks, start=1):
         for start in range(0, len(mark.drops), GC_BATCH):
             piece = msgspec.structs.replace(mark, drops=mark.drops[start : start + GC_BATCH])
@@ -303,12 +305,12 @@ def _drop(engine: Engine, tell: GcProgress) -> int:
 # -- holders ----------------------------------------------------------------------------------------------------------
 
 
-def _dead(store: Store) -> FreedPart:
-    return FreedPart(first_number(store.read("count_dead_holders", _now(store))))
+def _count_dead_holders(store: Store) -> FreedPart:
+    return FreedPart(first_number(store.read("count_dead_holders", _boot_and_time(store))))
 
 
-def _now(store: Store) -> tuple[str, int]:
-    return this_process().boot, store.clock.boot_ms()
+def _boot_and_time(store: Store) -> tuple[str, int]:
+    return identify_this_process().boot, store.clock.boot_ms()
 
 
 class _RemoveDeadProcesses(UnitOfWork[int]):
@@ -317,7 +319,7 @@ class _RemoveDeadProcesses(UnitOfWork[int]):
     site = Site.HEARTBEAT
 
     def __init__(self, store: Store) -> None:
-        self._now = _now(store)
+        self._now = _boot_and_time(store)
 
     def script(self) -> Script[int]:
         [[(count,)], _] = yield [

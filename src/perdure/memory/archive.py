@@ -14,7 +14,7 @@ import msgspec
 
 from perdure import records as r
 from perdure.journal import archive
-from perdure.journal.stream_reader import all_streams, pages
+from perdure.journal.stream_reader import iterate_streams, pages
 from perdure.memory.erasure.find import SUFFIX, TextOccurrence
 from perdure.memory.results import MemoryQuery
 from perdure.platform.files import atomic_write
@@ -45,12 +45,12 @@ class LocatedMemory(msgspec.Struct, frozen=True):
         return TextOccurrence("archive", self.path)
 
 
-def archived(engine: Engine, query: MemoryQuery | None) -> list[LocatedMemory]:
+def find_archived(engine: Engine, query: MemoryQuery | None) -> list[LocatedMemory]:
     """Return the agent's archived memories that pass a filter; none without a filter."""
     if query is None:
         return []
-    found = [memory for memory in _all(archive.folder_of(engine.store)) if _is_meant(query, memory.line)]
-    own, _ = dropped_ids(engine) if found else (frozenset(), frozenset())
+    found = [memory for memory in _iterate_archived(archive.folder_of(engine.store)) if _is_meant(query, memory.line)]
+    own, _ = find_dropped_ids(engine) if found else (frozenset(), frozenset())
     return [memory for memory in found if memory.line.id in own]
 
 
@@ -63,11 +63,11 @@ def strike(found: Sequence[LocatedMemory]) -> list[TextOccurrence]:
     """Remove memories from their archives. Returns the changed archives."""
     ids, traces = {memory.line.id for memory in found}, traces_of(found)
     for trace in traces:
-        without(trace.what, lambda line: is_one_of(line, ids))
+        rewrite_without(trace.what, lambda line: is_one_of(line, ids))
     return traces
 
 
-def without(path: str, is_going: Callable[[bytes], bool]) -> bool:
+def rewrite_without(path: str, is_going: Callable[[bytes], bool]) -> bool:
     """Rewrite an archive without some lines, or delete it if none remain. Returns whether a line was removed."""
     lines = lines_of(path)
     kept = [line for line in lines if not is_going(line)]
@@ -79,11 +79,11 @@ def without(path: str, is_going: Callable[[bytes], bool]) -> bool:
     return len(kept) < len(lines)
 
 
-def _all(folder: str) -> Iterator[LocatedMemory]:
+def _iterate_archived(folder: str) -> Iterator[LocatedMemory]:
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     for path in (os.path.join(folder, name) for name in names if name.endswith(SUFFIX)):
         for data in lines_of(path):
-            if (line := _read(data)) is not None:
+            if (line := _parse_line(data)) is not None:
                 yield LocatedMemory(path, line)
 
 
@@ -95,7 +95,7 @@ def lines_of(path: str) -> list[bytes]:
         return []
 
 
-def _read(data: bytes) -> ArchivedMemory | None:
+def _parse_line(data: bytes) -> ArchivedMemory | None:
     """Parse a line. A damaged line belongs to nobody: `perdure archive verify` reports it."""
     try:
         return msgspec.json.decode(data, type=ArchivedMemory)
@@ -105,7 +105,7 @@ def _read(data: bytes) -> ArchivedMemory | None:
 
 def is_one_of(data: bytes, ids: Collection[str]) -> bool:
     """Return whether a line holds one of some memories."""
-    line = _read(data)
+    line = _parse_line(data)
     return line is not None and line.id in ids
 
 
@@ -114,13 +114,13 @@ def _is_meant(query: MemoryQuery, line: ArchivedMemory) -> bool:
     return all(wanted in ("", had) for wanted, had in names) and set(query.tags) <= set(line.tags)
 
 
-def dropped_ids(engine: Engine) -> tuple[frozenset[str], frozenset[str]]:
+def find_dropped_ids(engine: Engine) -> tuple[frozenset[str], frozenset[str]]:
     """Return the ids of all memories that this agent has dropped or forgotten, and those of other agents.
 
     The entries that record this are never compacted.
     """
     own, others = set[str](), set[str]()
-    for stream, kind, *_ in all_streams(engine.store):
+    for stream, kind, *_ in iterate_streams(engine.store):
         for page in pages(engine.store, stream) if kind == "process" else ():
             for _, what, _, body, *_ in page:
                 record = r.decode(what, body) if what == r.EntryKind.MEMORY_FORGOTTEN and body is not None else None

@@ -89,26 +89,26 @@ class FactJudge:
             sense = _sense_in(one.text) if about else None
             shared = len(self._sense.terms & sense.terms) if sense is not None else 0
             if one.sketch == sketch:
-                if self._ends(one):
+                if self._is_ended_by_new(one):
                     return MemoryVerdict(None, tuple(against), one)
-                if self._adds_nothing(one):
+                if self._is_covered(one):
                     return MemoryVerdict(one)
             elif sense is not None and len(against) < CONTRADICTIONS_MAX and self._against(sense, shared):
-                against += [one.id] if self._meets(one) else []
+                against += [one.id] if self._overlaps_in_time(one) else []
         return MemoryVerdict(None, tuple(against))
 
-    def _ends(self, one: SimilarMemory) -> bool:
+    def _is_ended_by_new(self, one: SimilarMemory) -> bool:
         """Return whether the new memory ends the validity of the other. A less trusted one never ends a trusted one."""
         new = self._kept
         longer = new.valid_to and (not one.valid_to or one.valid_to > new.valid_to)
         return bool(longer) and new.kind != "episodic" and not new.trust < TRUSTED <= one.trust
 
-    def _meets(self, one: SimilarMemory) -> bool:
+    def _overlaps_in_time(self, one: SimilarMemory) -> bool:
         """Return whether both are valid at some time."""
         new = self._kept
-        return _lasts(new.valid_to, one.valid_from + 1) and _lasts(one.valid_to, new.valid_from + 1)
+        return _ends_no_earlier(new.valid_to, one.valid_from + 1) and _ends_no_earlier(one.valid_to, new.valid_from + 1)
 
-    def _adds_nothing(self, one: SimilarMemory) -> bool:
+    def _is_covered(self, one: SimilarMemory) -> bool:
         """Return whether the old memory already covers the new one, so that the new one is only counted."""
         new, wish = self._kept, self._wish
         if new.supersedes or new.derived or (wish.thread and wish.thread != one.thread):
@@ -118,7 +118,7 @@ class FactJudge:
             return False
         if one.valid_from > new.valid_from or (wish.valid_from and _day(wish.valid_from) != _day(one.valid_from)):
             return False
-        lasts = _lasts(one.valid_to, new.valid_to) and _lasts(one.expires, new.expires)
+        lasts = _ends_no_earlier(one.valid_to, new.valid_to) and _ends_no_earlier(one.expires, new.expires)
         return lasts and set(new.tags) <= set(msgspec.json.decode(one.tags, type=list[str]))
 
     def _against(self, sense: TextMeaning, shared: int) -> bool:
@@ -148,6 +148,6 @@ def _day(ms: int) -> date:
     return moment(ms).date()
 
 
-def _lasts(one: int, other: int) -> bool:
+def _ends_no_earlier(one: int, other: int) -> bool:
     """Return whether one end is not before another; 0 means no end."""
     return not one or bool(other and other <= one)

@@ -20,7 +20,7 @@ from perdure import records as r
 from perdure.memory.dates.days import DateSpan
 from perdure.memory.dates.times import spans
 from perdure.memory.recall import ranking
-from perdure.memory.recall.embedders import Embedder, read
+from perdure.memory.recall.embedders import Embedder, embed_texts
 from perdure.memory.recall.lexical import MemoryPiece
 from perdure.store.base import Floats, Row, Statement
 from perdure.values.clock import moment
@@ -63,16 +63,19 @@ class IndexPieces(msgspec.Struct, frozen=True):
     embedder: str = ""
 
 
-def cut_all(embedder: Embedder | None, said: Sequence[MemoryText]) -> list[IndexPieces]:
+def split_all(embedder: Embedder | None, said: Sequence[MemoryText]) -> list[IndexPieces]:
     """Split many memories and embed them in one call, if there is an embedder."""
-    found = [ranking.pieces(piece.text, memory=0, place=0, day=_said_on(piece), names=piece.names) for piece in said]
+    found = [
+        ranking.pieces(piece.text, memory=0, place=0, day=_read_leading_date(piece), names=piece.names)
+        for piece in said
+    ]
     every = [part for one in found for part, _ in one]
-    vectors: Iterator[Floats | None] = iter(read(embedder, every) if embedder and every else [None] * len(every))
+    vectors: Iterator[Floats | None] = iter(embed_texts(embedder, every) if embedder and every else [None] * len(every))
     named = embedder.id if embedder else ""
     return [IndexPieces(tuple(_part(piece, next(vectors)) for _, piece in one), named) for one in found]
 
 
-def _said_on(piece: MemoryText) -> date:
+def _read_leading_date(piece: MemoryText) -> date:
     """Return the day that the text begins with, if any: copied conversations often keep it."""
     day, stamp = moment(piece.at).date(), _STAMP.match(piece.text)
     found = [span.first for span in spans(stamp[1], day) if span.fixed and span.first == span.last] if stamp else []
@@ -85,7 +88,7 @@ def _part(piece: MemoryPiece, vector: Floats | None) -> StoredPiece:
     return StoredPiece(piece.length, round(1000 * piece.asks), piece.day.toordinal(), told, terms, vector)
 
 
-def indexed(kept: r.MemoryKept, pieces: IndexPieces) -> list[Statement]:
+def index_statements(kept: r.MemoryKept, pieces: IndexPieces) -> list[Statement]:
     """Return the statements that index a memory once its place is known."""
     return list(puts("put_chunk", kept.owner, kept.id, (kept.thread, kept.place), pieces))
 
@@ -99,7 +102,7 @@ def puts(put: str, owner: int, memory: str, where: tuple[str, int], pieces: Inde
             yield Statement("put_chunk_vector", (owner, memory, number, pieces.embedder, part.vector))
 
 
-def unindexed(owner: int, ids: Iterable[str]) -> list[Statement]:
+def unindex_statements(owner: int, ids: Iterable[str]) -> list[Statement]:
     """Return the statements that remove memories from the index."""
     return [Statement(name, (owner, which)) for which in ids for name in _DROPS]
 
@@ -122,7 +125,7 @@ class ParsedPiece(NamedTuple):
 def parsed(row: Row, wanted: frozenset[str] | None = None) -> ParsedPiece:
     """Parse a row, with all terms or the wanted ones."""
     piece_id, memory, part, thread, place, length, asks, day, told, terms, *_ = row
-    said, counts = _told(told) if len(told) > 1 else (), _counts(terms, wanted)
+    said, counts = _decode_times(told) if len(told) > 1 else (), _counts(terms, wanted)
     return ParsedPiece(piece_id, memory, part, thread, place, length, asks / 1000, _day(day), said, counts)
 
 
@@ -136,7 +139,7 @@ class ArrangedPieces(msgspec.Struct, frozen=True):
     """The ids of the memories, by their numbers in the pieces."""
 
 
-def arranged(rows: Iterable[ParsedPiece], near: Mapping[int, float] | None = None) -> ArrangedPieces:
+def arrange_rows(rows: Iterable[ParsedPiece], near: Mapping[int, float] | None = None) -> ArrangedPieces:
     """Put pieces in order, with their similarity if it is known.
 
     Parts of one memory follow each other, and so do memories at consecutive places.
@@ -157,7 +160,7 @@ def arranged(rows: Iterable[ParsedPiece], near: Mapping[int, float] | None = Non
     return ArrangedPieces(made, ids, list(numbers))
 
 
-def nearer(made: ArrangedPieces, near: Mapping[int, float]) -> list[MemoryPiece]:
+def add_similarities(made: ArrangedPieces, near: Mapping[int, float]) -> list[MemoryPiece]:
     """Return the pieces with similarities that are only known now."""
     middle, pairs = _middle(near), zip(made.pieces, made.ids, strict=True)
     return [msgspec.structs.replace(piece, likeness=near.get(piece_id, middle)) for piece, piece_id in pairs]
@@ -183,7 +186,7 @@ def _counts(terms: str, wanted: frozenset[str] | None) -> dict[str, int]:
     return counts
 
 
-def _told(packed: bytes) -> tuple[DateSpan, ...]:
+def _decode_times(packed: bytes) -> tuple[DateSpan, ...]:
     return tuple(
         DateSpan(_day(first), _day(last), "", yearly) for first, last, yearly in msgspec.msgpack.decode(packed)
     )

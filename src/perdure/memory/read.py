@@ -10,7 +10,7 @@ import msgspec
 
 from perdure.errors import MemoryNotFound
 from perdure.journal import objects
-from perdure.journal.project_memories import listed as in_json
+from perdure.journal.project_memories import encode_texts
 from perdure.memory.results import EVER, Memory, MemoryQuery
 from perdure.store.base import Statement
 from perdure.store.rows import RelationRow
@@ -70,35 +70,37 @@ class MemoryRelations(msgspec.Struct):
 
 def get(engine: Engine, which: str) -> Memory:
     """Return one memory, current or not. Raises if it does not exist or was forgotten."""
-    found = by_id(engine, [which])
+    found = find_by_id(engine, [which])
     if not found:
         raise MemoryNotFound(f"agent {engine.name!r} has no memory {which!r}")
     return found[which]
 
 
-def by_id(engine: Engine, ids: Sequence[str]) -> dict[str, Memory]:
+def find_by_id(engine: Engine, ids: Sequence[str]) -> dict[str, Memory]:
     """Return memories by the requested ids. An id of a repetition maps to the memory that it repeats."""
     if not engine.is_known() or not ids:
         return {}
-    rows = [row for part in _parts(ids) for row in engine.store.read("memories_by_id", (engine.stream, in_json(part)))]
-    found = {memory.id: memory for memory in made(engine, rows)}
+    rows = [
+        row for part in _parts(ids) for row in engine.store.read("memories_by_id", (engine.stream, encode_texts(part)))
+    ]
+    found = {memory.id: memory for memory in build_memories(engine, rows)}
     missing = [which for which in dict.fromkeys(ids) if which not in found]
     if not missing:
         return found
     pairs = [
         pair
         for part in _parts(missing)
-        for pair in engine.store.read("memories_repeated", (engine.stream, in_json(part)))
+        for pair in engine.store.read("memories_repeated", (engine.stream, encode_texts(part)))
     ]
-    first = by_id(engine, list(dict.fromkeys(which for _, which in pairs))) if pairs else {}
+    first = find_by_id(engine, list(dict.fromkeys(which for _, which in pairs))) if pairs else {}
     return {**found, **{again: first[which] for again, which in pairs if which in first}}
 
 
-def listed(engine: Engine, query: MemoryQuery, count: int = EVER) -> list[Memory]:
+def list_memories(engine: Engine, query: MemoryQuery, count: int = EVER) -> list[Memory]:
     """Return the memories that pass a filter, newest first."""
     if not engine.is_known():
         return []
-    return made(engine, rows_of(engine, query, count))
+    return build_memories(engine, rows_of(engine, query, count))
 
 
 def rows_of(engine: Engine, query: MemoryQuery, count: int = EVER) -> list[ViewRow]:
@@ -113,19 +115,19 @@ def filter_of(engine: Engine, query: MemoryQuery) -> tuple[Any, ...]:
     """Return the SQL parameters of a filter: see `memories_page`."""
     moment = query.as_of or query.known_at or engine.store.clock.wall_ms()
     whose = (query.kind, query.user, query.source, query.run, query.min_trust)
-    when = (query.since, query.until, in_json(query.tags))
+    when = (query.since, query.until, encode_texts(query.tags))
     return (*whose, *when, int(query.all), query.known_at or EVER, moment, int(query.as_of > 0))
 
 
 def history(engine: Engine, about: str, user: str = "") -> list[Memory]:
     """Return everything ever known about a subject and not forgotten, in order of validity."""
-    found = listed(engine, MemoryQuery(about=about, user=user, all=True))
+    found = list_memories(engine, MemoryQuery(about=about, user=user, all=True))
     return sorted(found, key=lambda memory: (memory.valid_from, memory.recorded, memory.id))
 
 
 def contradictions(engine: Engine, about: str, user: str) -> list[tuple[Memory, Memory]]:
     """Return pairs of current memories that may contradict each other, older one first."""
-    found = {memory.id: memory for memory in reversed(listed(engine, MemoryQuery(about=about, user=user)))}
+    found = {memory.id: memory for memory in reversed(list_memories(engine, MemoryQuery(about=about, user=user)))}
     return [
         (found[other], memory)
         for memory in found.values()
@@ -134,36 +136,38 @@ def contradictions(engine: Engine, about: str, user: str) -> list[tuple[Memory, 
     ]
 
 
-def together(engine: Engine, memory: Memory, reach: int) -> list[Memory]:
+def find_neighbours(engine: Engine, memory: Memory, reach: int) -> list[Memory]:
     """Return the neighbours of a memory in its conversation, in order."""
     where = (engine.stream, memory.thread, memory.place - reach, memory.place + reach)
-    return [one for one in made(engine, engine.store.read("memories_in_thread", where)) if one.id != memory.id]
+    return [
+        one for one in build_memories(engine, engine.store.read("memories_in_thread", where)) if one.id != memory.id
+    ]
 
 
-def passing(engine: Engine, ids: Sequence[str], filters: tuple[Any, ...], most: int = EVER) -> list[Memory]:
+def filter_ids(engine: Engine, ids: Sequence[str], filters: tuple[Any, ...], most: int = EVER) -> list[Memory]:
     """Return the first of some memories that pass a filter, in the order of the ids."""
-    place, wanted = {which: at for at, which in enumerate(ids)}, in_json(ids)
+    place, wanted = {which: at for at, which in enumerate(ids)}, encode_texts(ids)
     rows, marks = engine.store.read_all(
         [
             Statement("memories_matching", (engine.stream, wanted, *filters)),
             Statement("memory_relations_but_repeats", (engine.stream, wanted)),
         ]
     )
-    return made(engine, sorted(rows, key=lambda row: place[row[0]])[:most], marks)
+    return build_memories(engine, sorted(rows, key=lambda row: place[row[0]])[:most], marks)
 
 
-def made(engine: Engine, rows: Sequence[ViewRow], said: Sequence[ViewRow] | None = None) -> list[Memory]:
+def build_memories(engine: Engine, rows: Sequence[ViewRow], said: Sequence[ViewRow] | None = None) -> list[Memory]:
     """Build memories from rows of the view, in order; `said` are their relations if already read."""
     kept = [MemoryRow(*row) for row in rows]
     marks = marks_of(engine, [memory.id for memory in kept], said)
     large = [objects.reference(memory.text) for memory in kept if objects.reference(memory.text)]
     texts = objects.fetch_many(engine.store, large) if large else {}
-    return [_made(engine, memory, marks.get(memory.id) or MemoryRelations(), texts) for memory in kept]
+    return [_build_memory(engine, memory, marks.get(memory.id) or MemoryRelations(), texts) for memory in kept]
 
 
 def marks_between(engine: Engine, ids: Sequence[str], query: str = "memory_relations_of") -> list[RelationRow]:
     """Return the relations of memories in both directions, as rows of the view."""
-    rows = [row for part in _parts(ids) for row in engine.store.read(query, (engine.stream, in_json(part)))]
+    rows = [row for part in _parts(ids) for row in engine.store.read(query, (engine.stream, encode_texts(part)))]
     return list(dict.fromkeys(RelationRow(*row) for row in rows))
 
 
@@ -189,7 +193,7 @@ def marks_of(engine: Engine, ids: Sequence[str], said: Sequence[ViewRow] | None 
             one.withdrawn = True
         elif what == "contradicts":
             against.append((which, other))
-    ended = _ended(engine, list(dict.fromkeys(other for pair in against for other in pair)))
+    ended = _find_ended(engine, list(dict.fromkeys(other for pair in against for other in pair)))
     for which, other in against:
         if not ended & {which, other}:
             found[which].contradicts.append(other)
@@ -197,13 +201,15 @@ def marks_of(engine: Engine, ids: Sequence[str], said: Sequence[ViewRow] | None 
     return found
 
 
-def _ended(engine: Engine, ids: Sequence[str]) -> set[str]:
+def _find_ended(engine: Engine, ids: Sequence[str]) -> set[str]:
     """Return those of some memories that are no longer current, or are gone."""
-    rows = [row for part in _parts(ids) for row in engine.store.read("memories_by_id", (engine.stream, in_json(part)))]
+    rows = [
+        row for part in _parts(ids) for row in engine.store.read("memories_by_id", (engine.stream, encode_texts(part)))
+    ]
     return set(ids) - {memory.id for memory in (MemoryRow(*row) for row in rows) if not memory.ended}
 
 
-def _made(engine: Engine, memory: MemoryRow, marks: MemoryRelations, texts: Mapping[bytes, bytes]) -> Memory:
+def _build_memory(engine: Engine, memory: MemoryRow, marks: MemoryRelations, texts: Mapping[bytes, bytes]) -> Memory:
     large = objects.reference(memory.text)
     return Memory(
         id=memory.id,
@@ -216,13 +222,13 @@ def _made(engine: Engine, memory: MemoryRow, marks: MemoryRelations, texts: Mapp
         trust=memory.trust,
         importance=memory.importance,
         valid_from=moment(memory.valid_from),
-        valid_to=_moment(_ends(memory, marks)),
+        valid_to=_moment(_compute_end(memory, marks)),
         recorded=moment(memory.recorded),
         expires=_moment(memory.expires),
         ended=_moment(memory.ended),
         meta=objects.unpack(engine.store, memory.meta) if memory.meta else {},
         supersedes=tuple(marks.supersedes),
-        superseded_by=_replaced_by(memory, marks),
+        superseded_by=_find_successor(memory, marks),
         contradicts=tuple(marks.contradicts),
         derived_from=tuple(marks.derived),
         withdrawn=marks.withdrawn,
@@ -238,13 +244,13 @@ def _made(engine: Engine, memory: MemoryRow, marks: MemoryRelations, texts: Mapp
     )
 
 
-def _replaced_by(memory: MemoryRow, marks: MemoryRelations) -> str:
+def _find_successor(memory: MemoryRow, marks: MemoryRelations) -> str:
     """Return the successor of a memory; the newest one, as others may have been withdrawn."""
     names = [other for other, valid in marks.superseded_by if valid == memory.replaced]
     return names[-1] if names and memory.ended else ""
 
 
-def _ends(memory: MemoryRow, marks: MemoryRelations) -> int:
+def _compute_end(memory: MemoryRow, marks: MemoryRelations) -> int:
     """Return when a memory stops being valid: as stated, or earlier when it was superseded."""
     ends = [at for at in (memory.valid_to, 0 if marks.withdrawn else memory.replaced) if at]
     return min(ends, default=0)

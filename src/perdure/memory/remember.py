@@ -14,15 +14,15 @@ from perdure.journal.memory_writes import SaveMemory
 from perdure.kernel.agent_write import enclosing_buffer
 from perdure.kernel.open_stream import commit_to_process_stream
 from perdure.kernel.protocol import Protocol, Read
-from perdure.kernel.scope import current
+from perdure.kernel.scope import current_frame
 from perdure.memory import pieces
 from perdure.memory.arguments import MemoryRequest
 from perdure.memory.facts import FactJudge, sketch_of
-from perdure.memory.lifecycle.usage import written
-from perdure.memory.read import by_id
+from perdure.memory.lifecycle.usage import flush_statements
+from perdure.memory.read import find_by_id
 from perdure.memory.recall.embedders import embedder_in
 from perdure.memory.results import Memory
-from perdure.memory.visible import asked_here, promised, refuse_around
+from perdure.memory.visible import find_in_buffer, preview_memory, refuse_around
 from perdure.platform.failpoints import Site
 from perdure.records.memories import TRUSTED
 from perdure.values.clock import moment
@@ -35,47 +35,53 @@ def remember(engine: Engine, wishes: Sequence[MemoryRequest]) -> Protocol[list[M
     """Store memories, all or none. A known memory is counted and returned."""
     if not wishes:
         return []
-    keeps: list[SaveMemory] = yield Read(asked, (engine, wishes))
+    keeps: list[SaveMemory] = yield Read(make_writes, (engine, wishes))
     room = enclosing_buffer(engine)
     if room is not None:
         room.asks += keeps
         now = engine.store.clock.wall_ms()
-        return [promised(new_memory, now) for new_memory in keeps]
+        return [preview_memory(new_memory, now) for new_memory in keeps]
 
-    used = written(engine)
+    used = flush_statements(engine)
 
     def make(head: StreamHead, signer: Signer | None) -> AppendAgentWrites:
         return AppendAgentWrites(Site.MEMORY, head, [r.Landed(())], engine.store, keeps, objects=used, signer=signer)
 
     yield from commit_to_process_stream(engine, make)
     ids = [new_memory.kept.id for new_memory in keeps]
-    found: dict[str, Memory] = yield Read(by_id, (engine, ids))
+    found: dict[str, Memory] = yield Read(find_by_id, (engine, ids))
     return [found[which] for which in ids if which in found]  # another process may forget one at this moment
 
 
-def asked(engine: Engine, wishes: Sequence[MemoryRequest]) -> list[SaveMemory]:
+def make_writes(engine: Engine, wishes: Sequence[MemoryRequest]) -> list[SaveMemory]:
     """Return the writes that store memories, to be committed alone or with others."""
     engine.ensure_agent()
     named_ids = [which for wish in wishes for which in (*wish.supersedes, *wish.derived_from)]
-    known = _known(engine, list(dict.fromkeys(named_ids))) if named_ids else {}
+    known = _read_known(engine, list(dict.fromkeys(named_ids))) if named_ids else {}
     now = engine.store.clock.wall_ms()
     said = [
         pieces.MemoryText(wish.text, wish.valid_from or now, (wish.about, wish.user, *wish.tags)) for wish in wishes
     ]
-    cuts = pieces.cut_all(embedder_in(engine), said)
+    cuts = pieces.split_all(embedder_in(engine), said)
     return [
-        _keep(engine, wish, cut, _found(engine, wish.supersedes, known), _found(engine, wish.derived_from, known))
+        _keep(
+            engine,
+            wish,
+            cut,
+            _find_memories(engine, wish.supersedes, known),
+            _find_memories(engine, wish.derived_from, known),
+        )
         for wish, cut in zip(wishes, cuts, strict=True)
     ]
 
 
-def _known(engine: Engine, ids: Sequence[str]) -> dict[str, Memory]:
+def _read_known(engine: Engine, ids: Sequence[str]) -> dict[str, Memory]:
     """Return stored memories, and those that the enclosing body will commit."""
-    here = asked_here(engine, ids)
-    return {**here, **by_id(engine, [which for which in ids if which not in here])}
+    here = find_in_buffer(engine, ids)
+    return {**here, **find_by_id(engine, [which for which in ids if which not in here])}
 
 
-def _found(engine: Engine, ids: Sequence[str], known: Mapping[str, Memory]) -> list[Memory]:
+def _find_memories(engine: Engine, ids: Sequence[str], known: Mapping[str, Memory]) -> list[Memory]:
     for which in ids:
         if which not in known:
             refuse_around(engine, which)
@@ -86,7 +92,7 @@ def _found(engine: Engine, ids: Sequence[str], known: Mapping[str, Memory]) -> l
 def _keep(
     engine: Engine, wish: MemoryRequest, cut: pieces.IndexPieces, replaced: Sequence[Memory], origins: Sequence[Memory]
 ) -> SaveMemory:
-    store, frame = engine.store, current()
+    store, frame = engine.store, current_frame()
     run = frame.run.id if frame is not None and frame.run.store is store else ""
     now = store.clock.wall_ms()
     value, made = objects.pack(store, wish.text, "memory")
@@ -95,7 +101,7 @@ def _keep(
     trust = min([wish.trust, *(memory.trust for memory in origins)])
     # An untrusted memory never supersedes a trusted one: it is recorded as a contradiction.
     outweighed = [memory.id for memory in replaced if trust < TRUSTED <= memory.trust]
-    which, sketch = new_id(engine), sketch_of(store.secret, wish.text)
+    which, sketch = make_id(engine), sketch_of(store.secret, wish.text)
     kept = r.MemoryKept(
         engine.stream,
         which,
@@ -123,7 +129,11 @@ def _keep(
     )
     judge = FactJudge(wish, kept)
     return SaveMemory(
-        kept, (*made, *more), judge, lambda record: pieces.indexed(record, cut), compares=wish.kind != "episodic"
+        kept,
+        (*made, *more),
+        judge,
+        lambda record: pieces.index_statements(record, cut),
+        compares=wish.kind != "episodic",
     )
 
 
@@ -140,6 +150,6 @@ def _thread(wish: MemoryRequest, run: str, now: int) -> str:
     return f"run {run}" if run else f"{day} {wish.user}".strip()
 
 
-def new_id(engine: Engine) -> str:
+def make_id(engine: Engine) -> str:
     """Return an id that sorts by time, so that neighbours in time are close in the store, and cannot be guessed."""
     return f"m{engine.store.clock.wall_ms():011x}{engine.store.clock.salt()[:6].hex()}"

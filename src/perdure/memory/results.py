@@ -108,9 +108,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
         parts += [f"count={self.count}"] if self.count > 1 else []
         parts += ["withdrawn"] if self.withdrawn else []
         parts += [f"contradicts={len(self.contradicts)}"] if self.contradicts else []
-        return f"<{type(self).__name__} {self.id} {' '.join(parts)}{self._more()}>"
+        return f"<{type(self).__name__} {self.id} {' '.join(parts)}{self._format_details()}>"
 
-    def _more(self) -> str:
+    def _format_details(self) -> str:
         return ""
 
 
@@ -150,5 +150,5 @@ class Recalled(Memory, frozen=True, kw_only=True):
     around: tuple[Memory, ...] = ()
     """Its neighbours in the conversation, in order."""
 
-    def _more(self) -> str:
+    def _format_details(self) -> str:
         return f" score={self.score:.2f} confidence={self.confidence:.2f}"

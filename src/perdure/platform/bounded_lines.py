@@ -45,15 +45,15 @@ class ExpansionGauge:
         """Count the bytes of the current line so far."""
         self._longest = max(self._longest, size)
 
-    def ended(self) -> None:
+    def end_line(self) -> None:
         """End the current line."""
         self._lines += 1
 
-    def whole(self, size: int) -> None:
+    def count_line(self, size: int) -> None:
         """Count a whole line."""
         self.piece(size)
         self.line(size)
-        self.ended()
+        self.end_line()
 
     def value(self, size: int) -> None:
         """Count the decompressed size of a value in a line."""
@@ -75,7 +75,7 @@ class ExpansionGauge:
         )
 
 
-def padding(size: int, needed: int) -> Iterator[bytes]:
+def make_padding(size: int, needed: int) -> Iterator[bytes]:
     """Yield the padding that a file of `size` bytes needs for its reader; none for most files."""
     left = needed - size
     while left > 0:
@@ -85,7 +85,7 @@ def padding(size: int, needed: int) -> Iterator[bytes]:
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str], problem: ErrorFactory) -> Iterator[tuple[BinaryIO, int]]:
+def open_regular_file(path: str | os.PathLike[str], problem: ErrorFactory) -> Iterator[tuple[BinaryIO, int]]:
     """Open a regular file and return it with its size. Pipes and devices, which may never end, are refused."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         found = os.fstat(file.fileno())
@@ -100,10 +100,12 @@ def lines_in(file: Any, size: int, gauge: ExpansionGauge, problem: ErrorFactory)
 
     back = zstandard.ZstdDecompressor(max_window_size=limits.FILE_WINDOW_BYTES_MAX)
     with back.stream_reader(file, read_size=PIECE_BYTES, read_across_frames=True, closefd=False) as plain:
-        yield from split(plain.read, size, gauge, problem)
+        yield from split_lines(plain.read, size, gauge, problem)
 
 
-def split(read: Callable[[int], bytes], size: int, gauge: ExpansionGauge, problem: ErrorFactory) -> Iterator[bytes]:
+def split_lines(
+    read: Callable[[int], bytes], size: int, gauge: ExpansionGauge, problem: ErrorFactory
+) -> Iterator[bytes]:
     """Yield the lines that `read` returns, each with its newline."""
     rest: list[bytes] = []
     waiting = 0
@@ -114,12 +116,12 @@ def split(read: Callable[[int], bytes], size: int, gauge: ExpansionGauge, proble
         waiting += len(first)
         _check_size(size, gauge, waiting, problem)
         for part in more:
-            gauge.ended()
+            gauge.end_line()
             yield b"".join(rest) + b"\n"
             rest, waiting = [part], len(part)
             _check_size(size, gauge, waiting, problem)
     if waiting:
-        gauge.ended()
+        gauge.end_line()
         yield b"".join(rest)
 
 

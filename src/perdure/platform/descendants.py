@@ -23,11 +23,11 @@ from perdure.platform.process import (
     PASSES_MAX,
     Holder,
     ProcessStat,
-    at_home,
     boot_id,
-    living_thread,
+    find_living_thread,
+    identify_this_process,
     read_stat,
-    this_process,
+    strip_boot_prefix,
 )
 from perdure.values.limits import ANCESTORS_MAX
 from perdure.values.locks import lock
@@ -57,12 +57,12 @@ class Descendant(msgspec.Struct, frozen=True):
         """Advice for a person on how to end it."""
         return f" (if it is not, end it with `kill {self.pid}`)" if self.pid else ""
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the process has ended; False if unknown."""
         if not self.pid:
             return False
         seen = read_stat(f"/proc/{self.pid}")
-        return seen is None or seen.started != self.started or living_thread(self.pid, seen) is None
+        return seen is None or seen.started != self.started or find_living_thread(self.pid, seen) is None
 
 
 def mark_descendants(holder: Holder) -> None:
@@ -85,16 +85,16 @@ def mark_of(holder: Holder) -> str:
     return f"[{namespace}.{holder.pid}.{holder.started}]"
 
 
-def living_descendant(holder: Holder, since_ms: int) -> Descendant | None:
+def find_living_descendant(holder: Holder, since_ms: int) -> Descendant | None:
     """Find a living descendant of `holder` that was started after `since_ms` of the boot clock.
 
     A caller that descends from the holder excludes itself and its own children, but not its ancestors, which it does
     not control. None is no proof where processes can hide: see "what is not promised".
     """
-    if at_home(holder.boot) != boot_id():
+    if strip_boot_prefix(holder.boot) != boot_id():
         return None
-    caller = this_process()
-    found = _DescendantSearch(holder, since_ms, caller).in_processes()
+    caller = identify_this_process()
+    found = _DescendantSearch(holder, since_ms, caller).search_processes()
     if found is None and mark_of(holder) != mark_of(caller) and _lock_is_held(mark_of(holder)):
         return Descendant(0, 0, "a fork")
     return found
@@ -126,7 +126,7 @@ class _DescendantSearch:
         self._unrelated: set[int] = set()
         self._unclear: set[tuple[int, Descendant | _SearchResult]] = set()
 
-    def in_processes(self) -> Descendant | None:
+    def search_processes(self) -> Descendant | None:
         """Return the oldest descendant.
 
         A process that ended after the list was read may have started one that is not in the list: then the list is read
@@ -158,10 +158,10 @@ class _DescendantSearch:
             return _SearchResult.ENDED
         if (seen.started + 1) * _TICK_MS <= self._since_ms:
             return _SearchResult.UNRELATED
-        folder = living_thread(pid, seen)
+        folder = find_living_thread(pid, seen)
         if folder is None:
             return _SearchResult.ENDED
-        environment, traces = _environment(folder), _inherited_traces(folder)
+        environment, traces = _environment(folder), _list_inherited_traces(folder)
         if self._own and (self._own in environment or self._own in traces):
             return _SearchResult.UNRELATED
         if self._mark in environment or self._mark in traces or self._shares_group(seen):
@@ -188,7 +188,7 @@ def _environment(folder: str) -> bytes:
         return b""
 
 
-def _inherited_traces(folder: str) -> bytes:
+def _list_inherited_traces(folder: str) -> bytes:
     """Return the names of the traces that a process has open."""
     names = []
     with suppress(OSError):  # another user's process, or one that just ended

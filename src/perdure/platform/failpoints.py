@@ -102,7 +102,7 @@ def reach(site: Site, moment: CommitMoment) -> None:
         hook(site, moment)
 
 
-def armed() -> bool:
+def is_armed() -> bool:
     """Whether a hook is armed."""
     return hook is not None
 

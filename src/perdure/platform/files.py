@@ -59,7 +59,7 @@ def atomic_write(
     """
     aside = temporary_name(path)
     try:
-        with _synced(aside, mode, folder) as file:
+        with _create_synced(aside, mode, folder) as file:
             yield file
         _name(aside, path, new, folder)
     except OSError as error:
@@ -73,7 +73,7 @@ def atomic_write(
 
 
 @contextmanager
-def _synced(path: str, mode: int, folder: int | None) -> Iterator[BinaryIO]:
+def _create_synced(path: str, mode: int, folder: int | None) -> Iterator[BinaryIO]:
     """Create a file that is synced if the block succeeds."""
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags, mode, dir_fd=folder), "wb") as file:
@@ -98,7 +98,7 @@ def swap_file(name: str, data: bytes, folder: int, tag: str) -> str | None:
     """
     begun, aside = temporary_name(name), temporary_name(name, tag)
     try:
-        with _synced(begun, PRIVATE, folder) as file:
+        with _create_synced(begun, PRIVATE, folder) as file:
             file.write(data)
     except OSError:  # no room for it
         with suppress(FileNotFoundError):
@@ -125,10 +125,10 @@ def exchange(one: str, other: str, folder: int) -> bool:
             return True
         if ctypes.get_errno() == errno.ENOENT:
             return False
-    return _exchanged_slowly(one, other, folder)
+    return _exchange_slowly(one, other, folder)
 
 
-def _exchanged_slowly(one: str, other: str, folder: int) -> bool:
+def _exchange_slowly(one: str, other: str, folder: int) -> bool:
     kept = f"{one}{ASIDE_SUFFIX}"
     try:
         os.link(other, kept, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
@@ -147,7 +147,7 @@ class StableContent(NamedTuple):
     """Whether a program still has it open for writing."""
 
 
-def read_settled(descriptor: int, most: int = -1, *, wait: bool = True) -> StableContent:
+def read_stable(descriptor: int, most: int = -1, *, wait: bool = True) -> StableContent:
     """Read an open file after waiting, up to a limit, for its writers: an editor empties a file before it writes."""
     until = time.monotonic() + (CLOSED_SECONDS_MAX if wait else 0)
     with open(descriptor, "rb", buffering=0, closefd=False) as file:
@@ -156,14 +156,14 @@ def read_settled(descriptor: int, most: int = -1, *, wait: bool = True) -> Stabl
             if not busy or late:
                 before = _stamp(descriptor)
                 os.lseek(descriptor, 0, os.SEEK_SET)
-                data = _all_of(file, most)
+                data = _read_all(file, most)
                 busy = busy or _has_writer(descriptor)
                 if late or not (busy or _stamp(descriptor) != before):
                     return StableContent(data, busy)
             time.sleep(0.001)
 
 
-def _all_of(file: RawIOBase, most: int) -> bytes:
+def _read_all(file: RawIOBase, most: int) -> bytes:
     data = bytearray()
     while (most < 0 or len(data) < most) and (more := file.read(most - len(data) if most >= 0 else 1 << 20)):
         data += more
@@ -190,7 +190,7 @@ def _has_writer(descriptor: int) -> bool:
     return False
 
 
-def put_in_place(aside: str | os.PathLike[str], path: str | os.PathLike[str], *, new: bool = False) -> None:
+def move_into_place(aside: str | os.PathLike[str], path: str | os.PathLike[str], *, new: bool = False) -> None:
     """Sync a finished file and give it its final name."""
     descriptor = os.open(aside, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -209,14 +209,14 @@ def temporary_name(path: str | os.PathLike[str], tag: str = "") -> str:
 
 
 def _name(aside: str | os.PathLike[str], path: str | os.PathLike[str], new: bool, folder: int | None) -> None:
-    if new and _linked(aside, path, folder):
+    if new and _create_link(aside, path, folder):
         return
     if new:  # reserve the name with an empty file, which the rename replaces
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, PRIVATE, dir_fd=folder))
     os.replace(aside, path, src_dir_fd=folder, dst_dir_fd=folder)
 
 
-def _linked(aside: str | os.PathLike[str], path: str | os.PathLike[str], folder: int | None) -> bool:
+def _create_link(aside: str | os.PathLike[str], path: str | os.PathLike[str], folder: int | None) -> bool:
     """Create a hard link; False if the file system has none, as on most USB sticks."""
     try:
         os.link(aside, path, src_dir_fd=folder, dst_dir_fd=folder)

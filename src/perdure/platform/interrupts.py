@@ -95,12 +95,12 @@ def hold() -> bool:
     return True
 
 
-def pending() -> bool:
+def is_pending() -> bool:
     """Whether the process was asked to end and waits for a commit."""
     return _pending is not None or _terminated
 
 
-def held() -> bool:
+def has_deferred_signal() -> bool:
     """Whether a signal came while signals are deferred."""
     return _pending is not None
 

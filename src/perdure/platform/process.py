@@ -38,7 +38,7 @@ def host_name() -> str:
     return os.uname().nodename
 
 
-def this_process() -> Holder:
+def identify_this_process() -> Holder:
     """The identity of the calling process."""
     pid = os.getpid()
     return Holder(boot_id(), _namespace("self"), pid, _start_time(pid) or 0, host_name())
@@ -49,10 +49,10 @@ def proven_dead(holder: Holder, one_host: bool = True) -> bool:
 
     With `one_host`, all holders run on this machine.
     """
-    if at_home(holder.boot) != boot_id() or holder.boot.startswith(COPIED):
+    if strip_boot_prefix(holder.boot) != boot_id() or holder.boot.startswith(COPIED):
         # A store file is on one host (network file systems are refused), so another boot id is a past boot. With a
         # server, or if it wrote to another store, it may be another machine.
-        return one_host and at_home(holder.boot) == holder.boot
+        return one_host and strip_boot_prefix(holder.boot) == holder.boot
     if not one_host and holder.host != host_name():
         return False  # two machines restored from one snapshot have the same boot id
     if holder.namespace != _namespace("self"):
@@ -63,7 +63,7 @@ def proven_dead(holder: Holder, one_host: bool = True) -> bool:
     return started != holder.started
 
 
-def at_home(boot: str) -> str:
+def strip_boot_prefix(boot: str) -> str:
     """Return a boot id without the prefix of a move or copy."""
     return boot.removeprefix(MOVED).removeprefix(COPIED)
 
@@ -89,7 +89,7 @@ def _start_time(pid: int) -> int | None:
     seen = read_stat(f"/proc/{pid}")
     if seen is None:
         return None
-    return seen.started if living_thread(pid, seen) else -1
+    return seen.started if find_living_thread(pid, seen) else -1
 
 
 class ProcessStat(NamedTuple):
@@ -116,7 +116,7 @@ def read_stat(folder: str) -> ProcessStat | None:
     return ProcessStat(fields[0] in (b"Z", b"X"), int(fields[2]), int(fields[3]), int(fields[19]))
 
 
-def living_thread(pid: int, seen: ProcessStat) -> str | None:
+def find_living_thread(pid: int, seen: ProcessStat) -> str | None:
     """Return the folder of a thread that still runs; None if all have ended.
 
     If the main thread exits before others, the kernel shows the process as a zombie, and its memory and files only in

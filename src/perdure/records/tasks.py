@@ -72,19 +72,19 @@ def event_wanted(owner: int, run: str, name: str, number: int) -> str:
     return f"event {owner} {number} {len(run)} {run} {name}"
 
 
-def run_awaited(agent: str, run: str) -> tuple[bytes, str]:
+def encode_awaited_run(agent: str, run: str) -> tuple[bytes, str]:
     """Return how a wait for the end of a run is recorded: its identity and its text."""
     return f"{agent} {run}".encode(), f"run {run!r}"
 
 
-def awaited_run(ident: bytes, text: str) -> tuple[str, str] | None:
+def decode_awaited_run(ident: bytes, text: str) -> tuple[str, str] | None:
     """Return the agent and the run of a recorded wait. Both names may have spaces; the text repeats the second."""
     if len(ident) > _IDENT_BYTES_MAX:
         return None
     words = ident.decode("utf-8", "replace").split(" ")
     for place in range(1, len(words)):
         agent, run = " ".join(words[:place]), " ".join(words[place:])
-        if (ident, text) == run_awaited(agent, run):
+        if (ident, text) == encode_awaited_run(agent, run):
             return agent, run
     return None
 

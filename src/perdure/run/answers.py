@@ -14,14 +14,14 @@ from perdure.journal import objects
 from perdure.journal.append import Append
 from perdure.journal.run_signals import SendSignal
 from perdure.kernel.agent_write import write
-from perdure.kernel.names import named
+from perdure.kernel.names import check_storable_name
 from perdure.kernel.open_stream import commit_to_process_stream
 from perdure.kernel.protocol import Protocol, Read, drive_sync
 from perdure.platform.failpoints import Site
 from perdure.platform.process import host_name
 from perdure.run.doubt import Done
 from perdure.run.listing import EffectInDoubt, Question, RunInfo, get_run
-from perdure.values.hints import for_run
+from perdure.values.hints import insert_run_id
 
 if TYPE_CHECKING:
     from perdure.kernel.engine import Engine
@@ -39,7 +39,7 @@ class RunAnswer(msgspec.Struct, frozen=True):
     result: Any = None
 
 
-def read_answer(answer: Any, done: Any, retry: bool, fail: bool) -> RunAnswer:
+def make_answer(answer: Any, done: Any, retry: bool, fail: bool) -> RunAnswer:
     """Return the answer from the arguments of `agent.runs.answer`."""
     if retry or fail or done is not ...:
         return RunAnswer("retry" if retry else "fail" if fail else "done", None if done is ... else done)
@@ -63,13 +63,13 @@ def give_answer(
     # Values stay packed: the answering program need not know the run's types.
     info = get_run(engine.store, engine.name, run_id, unpack=bytes)
     if info.finished:
-        raise _nothing(run_id, f"run {run_id!r} is finished: it needs no answer")
+        raise _nothing_to_answer_error(run_id, f"run {run_id!r} is finished: it needs no answer")
     if info.status == r.RunStatus.CANCELLED:
-        raise _run_ended(info)
+        raise _run_ended_error(info)
     asked = [item for item in info.questions if item.kind in ASKED]
     if answer.verdict == "value" and key is None and (asked or question is not None):
         about = _find_question(info, asked, question)
-        answer = _fitting(engine, info.id, about, answer)
+        answer = _fit_answer(engine, info.id, about, answer)
         _record_answer(engine, info, about.about, answer, by)
         return answer
     if answer.verdict == "value":
@@ -80,16 +80,16 @@ def give_answer(
 
 def send_event(engine: Engine, run_id: str, name: str, payload: Any, by: str | None) -> Protocol[None]:
     """Send an event to a run, which receives it when it waits for it. Inside a body it is sent when the body ends."""
-    named(name, "event's name")
-    named(run_id, "run's id")
+    check_storable_name(name, "event's name")
+    check_storable_name(run_id, "run's id")
     yield Read(engine.ensure_agent)
     owner = yield Read(lambda: engine.stream)
     packed, made = objects.pack(engine.store, payload, f"event {name!r}")
-    signal = SendSignal(owner, run_id, name, packed, made, by or current_user())
+    signal = SendSignal(owner, run_id, name, packed, made, by or find_current_user())
     yield from write(engine, Site.SIGNAL, [signal])
 
 
-def current_user() -> str:
+def find_current_user() -> str:
     """Return the user and the host."""
     import getpass  # only for who says something
 
@@ -106,7 +106,7 @@ def current_user() -> str:
 def _record_answer(engine: Engine, info: RunInfo, about: int, answer: RunAnswer, by: str | None) -> None:
     store = engine.store
     packed, made = objects.pack(store, answer.result, "answer")
-    record = r.Answered(info.summary.stream, about, answer.verdict, packed, by or current_user())
+    record = r.Answered(info.summary.stream, about, answer.verdict, packed, by or find_current_user())
     signer = engine.signer  # an answer is signed at once
     drive_sync(
         store,
@@ -117,11 +117,11 @@ def _record_answer(engine: Engine, info: RunInfo, about: int, answer: RunAnswer,
     )
 
 
-def _nothing(run_id: str, message: str) -> NothingToAnswer:
-    return NothingToAnswer(message, hint=for_run(NothingToAnswer.hint, run_id))
+def _nothing_to_answer_error(run_id: str, message: str) -> NothingToAnswer:
+    return NothingToAnswer(message, hint=insert_run_id(NothingToAnswer.hint, run_id))
 
 
-def _run_ended(info: RunInfo) -> NothingToAnswer:
+def _run_ended_error(info: RunInfo) -> NothingToAnswer:
     """Return the error for a run that was ended by an order or by a person who settled its workflow step."""
     [*_, ended] = [event.record for event in info.events if isinstance(event.record, r.RunCancelled)]
     why = f": {ended.reason}" if ended.reason else ""
@@ -138,9 +138,9 @@ def _effect_answer(info: RunInfo, answer: Any) -> RunAnswer:
     if answer == "done":
         return RunAnswer("done")
     if not info.in_doubt:
-        raise _nothing(info.id, f"run {info.id!r} is {info.status} and asks nothing")
+        raise _nothing_to_answer_error(info.id, f"run {info.id!r} is {info.status} and asks nothing")
     raise NothingToAnswer(
-        f"run {info.id!r} asks nothing; effects in doubt: {_listed(info)}",
+        f"run {info.id!r} asks nothing; effects in doubt: {_list_questions(info)}",
         hint="answer with done=RESULT, retry=True or fail=True",
     )
 
@@ -151,11 +151,11 @@ def _find_question(info: RunInfo, asked: list[Question], text: str | None) -> Qu
         return found[0]
     listed = ", ".join(repr(question.text) for question in asked) or "nothing"
     if not found:
-        raise _nothing(info.id, f"run {info.id!r} does not ask {text!r}; it asks: {listed}")
+        raise _nothing_to_answer_error(info.id, f"run {info.id!r} does not ask {text!r}; it asks: {listed}")
     raise NothingToAnswer(f"run {info.id!r} asks several questions: {listed}", hint="choose one with question=")
 
 
-def _fitting(engine: Engine, run_id: str, question: Question, answer: RunAnswer) -> RunAnswer:
+def _fit_answer(engine: Engine, run_id: str, question: Question, answer: RunAnswer) -> RunAnswer:
     """Return the answer as the question takes it. Reject an unsuitable one where possible; the run checks it again."""
     value = _YES_NO.get(answer.result.lower()) if isinstance(answer.result, str) else answer.result
     if question.kind == "approve" and not isinstance(value, bool):
@@ -180,17 +180,21 @@ def _check_choice(engine: Engine, question: Question, value: Any) -> None:
         raise WrongValue(f"{question.text!r} takes one of {', '.join(map(repr, choices))}, not {value!r}")
 
 
-def _listed(info: RunInfo) -> str:
+def _list_questions(info: RunInfo) -> str:
     return ", ".join(f"{effect.name} (key {effect.key})" for effect in info.in_doubt)
 
 
 def _find_effect(info: RunInfo, key: str | None) -> EffectInDoubt:
     """Return the effect in doubt with that key, or the only one."""
     if not info.in_doubt:
-        raise _nothing(info.id, f"run {info.id!r} is {info.status} and has no effect in doubt")
+        raise _nothing_to_answer_error(info.id, f"run {info.id!r} is {info.status} and has no effect in doubt")
     effects = [effect for effect in info.in_doubt if key in (None, effect.key)]
     if not effects:
-        raise _nothing(info.id, f"no effect in doubt has the key {key!r}; effects in doubt: {_listed(info)}")
+        raise _nothing_to_answer_error(
+            info.id, f"no effect in doubt has the key {key!r}; effects in doubt: {_list_questions(info)}"
+        )
     if len(effects) > 1:
-        raise NothingToAnswer(f"several effects are in doubt: {_listed(info)}", hint="choose one with key= (--key)")
+        raise NothingToAnswer(
+            f"several effects are in doubt: {_list_questions(info)}", hint="choose one with key= (--key)"
+        )
     return effects[0]

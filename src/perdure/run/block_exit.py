@@ -12,7 +12,7 @@ from perdure.kernel.protocol import Pause, Protocol
 from perdure.kernel.scope import Frame
 from perdure.platform import interrupts
 from perdure.run.core import RunCore
-from perdure.run.order_handling import stopped_in
+from perdure.run.order_handling import find_stop_in
 from perdure.run.parking import WorkerExit
 from perdure.values.limits import LEAVE_LOOK_SECONDS, LEAVE_SECONDS
 
@@ -37,14 +37,14 @@ def drain_bodies(run: RunCore, error: BaseException | None) -> Protocol[BaseExce
         _cancel(run, cut_off, "step", "effect")
     for body in run.under_way.copy():
         body.alive = False
-    return cancelled or (_in_doubt(run, late) if error is None else None)
+    return cancelled or (_find_in_doubt_error(run, late) if error is None else None)
 
 
 def _is_cancellation(error: BaseException | None) -> bool:
     """Whether the process or the task is ending. A stop order or a leaving worker lets effects end."""
     if error is None or isinstance(error, Exception | RunStopped | WorkerExit):
         return False
-    return stopped_in(error) is None
+    return find_stop_in(error) is None
 
 
 def _cancel(run: RunCore, cut_off: set[Frame], *kinds: str) -> None:
@@ -67,11 +67,11 @@ def _patience(run: RunCore) -> float:
 def _wait(run: RunCore, cut_off: set[Frame], seconds: float) -> Protocol[None]:
     """Wait until no other body works, up to a time limit or Ctrl-C."""
     until = run.clock.boot_ms() + seconds * 1000
-    while run.under_way - cut_off and run.clock.boot_ms() < until and not interrupts.held():
+    while run.under_way - cut_off and run.clock.boot_ms() < until and not interrupts.has_deferred_signal():
         yield Pause(LEAVE_LOOK_SECONDS)
 
 
-def _in_doubt(run: RunCore, late: set[int]) -> InDoubt | None:
+def _find_in_doubt_error(run: RunCore, late: set[int]) -> InDoubt | None:
     """Return an error if effects were cancelled while they worked: a finished run could never settle them."""
     known = run.ledger.by_intent
     names = sorted(

@@ -56,13 +56,13 @@ class Conversation(msgspec.Struct, frozen=True):
     earlier: StoredMessage | None = None
     """In a turn: the summary of the turns that are not among the messages."""
 
-    def follows(self, before: Conversation) -> bool:
+    def is_continuation_of(self, before: Conversation) -> bool:
         """Whether it only adds messages to an earlier one."""
         if (self.pins, self.compacted, self.earlier) != (before.pins, before.compacted, before.earlier):
             return False
         return list(self.messages[: len(before.messages)]) == before.messages
 
-    def shown(self, since: int = 0) -> list[StoredMessage]:
+    def list_visible(self, since: int = 0) -> list[StoredMessage]:
         """Return the visible messages in order, without the first `since`.
 
         Only the last compaction counts: it includes the others. Its summary takes the position of the first message

@@ -15,7 +15,7 @@ from perdure.journal.agent_writes import AgentWrite, AppendAgentWrites
 from perdure.journal.append import Append, StreamHead
 from perdure.kernel.bodies import bodies_of
 from perdure.kernel.parts import Parts
-from perdure.kernel.program_line import at_line
+from perdure.kernel.program_line import format_calling_line
 from perdure.kernel.protocol import Protocol, Read, Submit
 from perdure.kernel.scope import BegunCall, Frame
 from perdure.platform.failpoints import Site
@@ -25,11 +25,11 @@ from perdure.run.cost import RunAccount
 from perdure.run.function import EXPLICIT, CallOptions, DurableFunction
 from perdure.run.ledger import Ledger, RecordedCall, UndoPoint
 from perdure.run.renames import CallPosition, adopt, move_scope
-from perdure.run.replay_difference import keeps_recorded
+from perdure.run.replay_difference import handle_difference
 from perdure.store import locate
 from perdure.store.base import Statement
 from perdure.values import codec, locks
-from perdure.values.hints import for_run
+from perdure.values.hints import insert_run_id
 from perdure.values.limits import SEAL_EVENTS
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class RunCore:
 
     def hint_of(self, kind: type[PerdureError]) -> str:
         """Return the hint of a kind of error, with the id of this run in its commands."""
-        return for_run(kind.hint, self.id, self.store_option)
+        return insert_run_id(kind.hint, self.id, self.store_option)
 
     # -- orders -------------------------------------------------------------------------------------------------
 
@@ -207,9 +207,9 @@ class RunCore:
         """Whether the code here is cleanup code."""
         return order_handling.cleans_up(self)
 
-    def stopping(self) -> RunStopped | None:
+    def stop_error(self) -> RunStopped | None:
         """Return the error that stops the code here, according to the orders read so far."""
-        return order_handling.stopped_here(self)
+        return order_handling.find_stop_error(self)
 
     def interrupt(self) -> None:
         """Cancel the bodies that can be cancelled, if the run is ordered to stop."""
@@ -239,7 +239,8 @@ class RunCore:
         try:
             return (yield from self.load(recorded.result))
         except ValueProblem as error:
-            where = f"the result of {recorded.name} in run {self.id!r} (entry {recorded.seq}) cannot be read{at_line()}"
+            line = format_calling_line()
+            where = f"the result of {recorded.name} in run {self.id!r} (entry {recorded.seq}) cannot be read{line}"
             raise type(error)(f"{where}: {error.message}", hint=error.hint) from error
 
     # -- writing ------------------------------------------------------------------------------------------------
@@ -264,7 +265,7 @@ class RunCore:
         seq: int = yield self._append(site, entries, objects, also, seal)
         return seq
 
-    def plain_commit(self, site: Site, entry: r.Record, objects: Sequence[Statement]) -> Submit | None:
+    def make_plain_commit(self, site: Site, entry: r.Record, objects: Sequence[Statement]) -> Submit | None:
         """Return the request that `commit` would make for one entry, or None if other entries must go with it.
 
         It saves steps and effects, which are many, a generator.
@@ -322,7 +323,7 @@ class RunCore:
         try:
             return (yield from self.commit(site, *together, objects=objects, also=also, seal=seal, asks=asks))
         except PerdureError:  # nothing was written; after other exceptions that is unknown, and twice is worse
-            self.account.put_back(notes)
+            self.account.return_entries(notes)
             raise
 
     def check_open(self) -> None:
@@ -374,9 +375,9 @@ class RunCore:
         known = yield from self.load(recorded)
         if codec.digest(known, what) == codec.digest(value, what):
             return True
-        return keeps_recorded(self, what, known, value, telemetry=telemetry, line=line)
+        return handle_difference(self, what, known, value, telemetry=telemetry, line=line)
 
-    def skips_item(self, path: str) -> bool:
+    def is_item_done(self, path: str) -> bool:
         """Whether a loop skips this item, because it is done."""
         return path in self.ledger.items
 
@@ -400,14 +401,14 @@ class RunCore:
     def check_not_left(self) -> None:
         """Raise if this process has left the run."""
         if not self.root.alive:
-            raise self.abandoned()
+            raise self.abandoned_error()
 
     def check_not_leaving(self) -> None:
         """Raise if the block is ending."""
         if self.leaving:
-            raise self.abandoned()
+            raise self.abandoned_error()
 
-    def abandoned(self) -> Abandoned:
+    def abandoned_error(self) -> Abandoned:
         """Return the error for code that uses a run after its block has ended."""
         return Abandoned(f"run {self.id!r} is no longer open here: its block has ended")
 
@@ -431,14 +432,14 @@ class RunCore:
     @property
     def holds_lease(self) -> bool:
         """Whether nobody else can have taken the run over yet."""
-        tenancy = self.engine.tenancy
-        return not tenancy.expired() and self.lapses == tenancy.lapses
+        lease_keeper = self.engine.lease_keeper
+        return not lease_keeper.has_expired() and self.lapses == lease_keeper.lapses
 
     def check_lease(self) -> Protocol[None]:
         """Renew the lease right before an effect's body: a process that slept past its deadline must not act."""
         # Repeated, because the answer itself may arrive too late to prove anything.
         while not self.holds_lease:
-            renewal = self.engine.tenancy.renewal(self.head.stream, self.head.fence)
+            renewal = self.engine.lease_keeper.renewal(self.head.stream, self.head.fence)
             yield Submit(renewal)
             self.lapses = renewal.lapses
 

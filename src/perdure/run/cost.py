@@ -134,7 +134,7 @@ class RunAccount:
         account = self._creditor()
         if account is None:
             return
-        for recorded in self._ledger.done_within(item):
+        for recorded in self._ledger.list_done_within(item):
             self.credit(recorded)
         with account._lock:
             for usage in self._ledger.item_usage.pop(item, ()):
@@ -184,7 +184,7 @@ class RunAccount:
             self._saved, self._lost, self._differed = {}, [], []
         return [*([r.Replayed(saved)] if saved else ()), *([r.Spent(lost)] if lost else ()), *differed]
 
-    def put_back(self, entries: Sequence[r.Record]) -> None:
+    def return_entries(self, entries: Sequence[r.Record]) -> None:
         """Keep entries that could not be written."""
         with self._lock:
             for entry in entries:

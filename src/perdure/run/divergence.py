@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.errors import Diverged
-from perdure.kernel.program_line import at_line, called
+from perdure.kernel.program_line import format_call, format_calling_line
 from perdure.kernel.protocol import Protocol
 from perdure.run.declarations import Declarations
-from perdure.run.doubt import unsettled_effect
+from perdure.run.doubt import find_unsettled_effect
 from perdure.run.ledger import RecordedCall
 from perdure.run.outcome import EffectCall
-from perdure.run.renames import same_arguments
+from perdure.run.renames import find_same_arguments
 
 
 def may_diverge(effect: EffectCall) -> bool:
@@ -25,17 +25,21 @@ def may_diverge(effect: EffectCall) -> bool:
 def refuse_divergence(effect: EffectCall, arguments: dict[str, Any], ident: bytes) -> Protocol[None]:
     """Raise for a new effect while a recorded one is unmatched: it is more likely a changed call than a new one."""
     run, path = effect.run, effect.frame.path
-    if (doubtful := (yield from unsettled_effect(effect))) is not None:
-        raise _diverged(effect, arguments, doubtful, "is in doubt", _ANSWER.format(run=run.id, store=run.store_option))
+    if (doubtful := (yield from find_unsettled_effect(effect))) is not None:
+        raise _divergence_error(
+            effect, arguments, doubtful, "is in doubt", _ANSWER.format(run=run.id, store=run.store_option)
+        )
     if "rerun" in (effect.options.on_change, run.on_change):
         return
-    unasked = (run.ledger.unconsumed_effect(path, name) for name in effect.names)
+    unasked = (run.ledger.find_unconsumed_effect(path, name) for name in effect.names)
     if (other := next((one for one in unasked if one is not None), None)) is not None:
         hint = _CHANGED.format(run=run.id, before=other.seq - 1)
-        raise _diverged(effect, arguments, other, "is recorded, and the code has not called it before this one", hint)
-    if (renamed := _renamed(effect, ident)) is not None:
+        raise _divergence_error(
+            effect, arguments, other, "is recorded, and the code has not called it before this one", hint
+        )
+    if (renamed := _find_renamed(effect, ident)) is not None:
         state = "is recorded with the same arguments, and no step or effect has that name any more"
-        raise _diverged(effect, arguments, renamed, state, _RENAMED.format(was=renamed.name))
+        raise _divergence_error(effect, arguments, renamed, state, _RENAMED.format(was=renamed.name))
 
 
 _CHANGED = (
@@ -47,7 +51,7 @@ _ANSWER = "record its outcome with `perdure answer {run}{store}`; until then no 
 _RENAMED = 'if it was renamed, declare it with was="{was}"; if it is a different effect, with was=()'
 
 
-def _renamed(effect: EffectCall, ident: bytes) -> RecordedCall | None:
+def _find_renamed(effect: EffectCall, ident: bytes) -> RecordedCall | None:
     """Return a recorded effect that this one may be under an earlier name.
 
     Names decide only if both are declared in the program before its first run opens, and `was=` is not given.
@@ -57,16 +61,18 @@ def _renamed(effect: EffectCall, ident: bytes) -> RecordedCall | None:
     mine = declared.get(effect.function.name)
     if effect.options.was is not None or mine is None or not mine.early:
         return None
-    for one in same_arguments(run.ledger, effect.frame.path, ident):
+    for one in find_same_arguments(run.ledger, effect.frame.path, ident):
         if declared.find(one.name) is None:
             return one
     return None
 
 
-def _diverged(effect: EffectCall, arguments: dict[str, Any], other: RecordedCall, state: str, hint: str) -> Diverged:
-    recorded = called(other.name, effect.run.unpack(other.arguments))
+def _divergence_error(
+    effect: EffectCall, arguments: dict[str, Any], other: RecordedCall, state: str, hint: str
+) -> Diverged:
+    recorded = format_call(other.name, effect.run.unpack(other.arguments))
     return Diverged(
-        f"{called(effect.function.name, arguments)} is new, but {recorded} {state} (run {effect.run.id!r}, "
-        f"entry {other.seq}; called{at_line()}); nothing was executed, and everything recorded is kept",
+        f"{format_call(effect.function.name, arguments)} is new, but {recorded} {state} (run {effect.run.id!r}, "
+        f"entry {other.seq}; called{format_calling_line()}); nothing was executed, and everything recorded is kept",
         hint=hint,
     )

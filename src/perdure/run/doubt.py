@@ -13,14 +13,14 @@ from perdure.errors import InDoubt, NotDone, RunWaiting, WrongType
 from perdure.journal.leases import LEASE_MS
 from perdure.kernel.protocol import Invoke, Pause, Protocol, Read
 from perdure.kernel.scope import WriteBuffer
-from perdure.platform.descendants import Descendant, living_descendant
+from perdure.platform.descendants import Descendant, find_living_descendant
 from perdure.platform.failpoints import Site
-from perdure.platform.process import COPIED, at_home, proven_dead
+from perdure.platform.process import COPIED, proven_dead, strip_boot_prefix
 from perdure.run.ledger import RecordedCall
 from perdure.run.order_handling import read_orders, stop_if_ordered
 from perdure.run.outcome import EffectCall, begin_again, record_done, record_failed
 from perdure.run.parking import LOOK_SECONDS
-from perdure.values.hints import for_run
+from perdure.values.hints import insert_run_id
 from perdure.values.limits import WAIT_POLL_SECONDS
 from perdure.values.log import warn
 
@@ -106,10 +106,10 @@ def takes_key(check: Callable[..., Any]) -> bool:
 
 def _old_holder_is_gone(effect: EffectCall, recorded: RecordedCall) -> bool:
     """Whether no old body can run any more, so that "it did not happen" stays true."""
-    return effect.run.clock.boot_ms() >= _old_holder_gone_at(effect, recorded)
+    return effect.run.clock.boot_ms() >= _compute_holder_end(effect, recorded)
 
 
-def _old_holder_gone_at(effect: EffectCall, recorded: RecordedCall) -> float:
+def _compute_holder_end(effect: EffectCall, recorded: RecordedCall) -> float:
     """Return the time, on our boot clock, from which no old body can still run."""
     run = effect.run
     if recorded.happened or run.bodies.is_running(recorded.seq):
@@ -117,23 +117,23 @@ def _old_holder_gone_at(effect: EffectCall, recorded: RecordedCall) -> float:
     if run.ledger.is_shared(recorded):
         return NEVER  # the origin of a fork may execute it at any time
     holder = recorded.holder or run.ledger.holders[recorded.fence]
-    if holder == run.engine.tenancy.process or proven_dead(holder, run.store.one_host):
+    if holder == run.engine.lease_keeper.process or proven_dead(holder, run.store.one_host):
         return 0
     if holder.boot.startswith(COPIED):
         return NEVER  # the original of this copy may execute it at any time
     if not recorded.timeout_ms:
         return NEVER  # a body without a timeout may act at any later time
     lasts = recorded.timeout_ms + LEASE_MS
-    if run.store.one_host and at_home(holder.boot) == holder.boot and recorded.boot_ms:
+    if run.store.one_host and strip_boot_prefix(holder.boot) == holder.boot and recorded.boot_ms:
         return recorded.boot_ms + lasts + 1  # a holder of this boot, or it would be proven dead
     # Clocks of two hosts cannot be compared, and the server's may have been set. So count from the first takeover by
     # this host, on its boot clock: the old holder's lease ends within its term, and it starts no body after that.
-    return run.ledger.first_takeover(recorded.fence, run.engine.tenancy.process.boot) + lasts
+    return run.ledger.find_first_takeover(recorded.fence, run.engine.lease_keeper.process.boot) + lasts
 
 
 def child_at_work(effect: EffectCall, recorded: RecordedCall) -> Descendant | None:
     """Return a living process on this host that the old attempt or one of its descendants started."""
-    return living_descendant(recorded.holder or effect.run.ledger.holders[recorded.fence], recorded.boot_ms)
+    return find_living_descendant(recorded.holder or effect.run.ledger.holders[recorded.fence], recorded.boot_ms)
 
 
 def _ask_again(effect: EffectCall, recorded: RecordedCall) -> Protocol[tuple[DoubtVerdict, Descendant | None]]:
@@ -155,7 +155,7 @@ def settle(effect: EffectCall, recorded: RecordedCall) -> Protocol[DoubtVerdict]
     if answered := (yield _answer_to(effect, recorded)):
         return (yield from _apply_answer(effect, recorded, question, answered[0]))
     if recorded.keyless:
-        why = _why(effect, recorded, NOTHING_KNOWN, None)
+        why = _explain_question(effect, recorded, NOTHING_KNOWN, None)
         return (yield from _ask_a_person(effect, recorded, question, why, _BodyEndWatch(effect, recorded), None))
     ended = _BodyEndWatch(effect, recorded)  # before the check: a body that ends after it must be noticed
     verdict, child = yield from _ask_again(effect, recorded)
@@ -168,10 +168,16 @@ def settle(effect: EffectCall, recorded: RecordedCall) -> Protocol[DoubtVerdict]
         return verdict
     if effect.options.in_doubt == "fail":
         raise InDoubt(f"the outcome of {recorded.name} is unknown (key {recorded.key})", hint=run.hint_of(InDoubt))
-    return (yield from _ask_a_person(effect, recorded, question, _why(effect, recorded, verdict, child), ended, child))
+    return (
+        yield from _ask_a_person(
+            effect, recorded, question, _explain_question(effect, recorded, verdict, child), ended, child
+        )
+    )
 
 
-def _why(effect: EffectCall, recorded: RecordedCall, verdict: DoubtVerdict, child: Descendant | None) -> str:
+def _explain_question(
+    effect: EffectCall, recorded: RecordedCall, verdict: DoubtVerdict, child: Descendant | None
+) -> str:
     """Explain why a person must be asked."""
     if recorded.keyless:
         return f"the store has lost entries of this run, and {recorded.name} may have happened under a lost key"
@@ -189,14 +195,14 @@ def _why(effect: EffectCall, recorded: RecordedCall, verdict: DoubtVerdict, chil
     if child is not None:
         rest = f"{child} of {holder} may still be running"
         return f"the check of {recorded.name} says that it did not happen, but {rest}{child.advice}"
-    seconds = (_old_holder_gone_at(effect, recorded) - effect.run.clock.boot_ms()) / 1000
+    seconds = (_compute_holder_end(effect, recorded) - effect.run.clock.boot_ms()) / 1000
     if seconds <= 0:
         return f"the check of {recorded.name} says that it did not happen, and will be asked again"
     rest = f"believed in {seconds:.0f} s" if seconds < NEVER else "believed only if the effect has a timeout"
     return f"the check of {recorded.name} says that it did not happen, but {holder} may still execute it ({rest})"
 
 
-def unsettled_effect(effect: EffectCall) -> Protocol[RecordedCall | None]:
+def find_unsettled_effect(effect: EffectCall) -> Protocol[RecordedCall | None]:
     """Return an effect of the same name that is in doubt and not yet answered."""
     for name in effect.names:
         for recorded in effect.run.ledger.doubtful_effects(effect.frame.path, name):
@@ -230,7 +236,7 @@ def _ask_a_person(
 ) -> Protocol[DoubtVerdict]:
     """Wait durably until a person answers or the check knows the outcome."""
     run = effect.run
-    answer = for_run("perdure answer RUN", run.id, run.store_option)
+    answer = insert_run_id("perdure answer RUN", run.id, run.store_option)
     if run.has_orders:
         yield from stop_if_ordered(run, cleanup=False)
     if not question:
@@ -255,21 +261,21 @@ def _ask_a_person(
                 f"run {run.id!r} waits: {why}",
                 hint=f"answer with `{answer} --done RESULT`, `--retry` or `--fail`, then start the run again",
             )
-        if child is not None and child.ended():
+        if child is not None and child.has_ended():
             child = yield Read(child_at_work, (effect, recorded))
             check_at = check_at if child is not None else now  # another child is no reason to ask the check again
         may_ask = effect.options.check is not None and not recorded.keyless
-        if may_ask and (now >= check_at or ended.just_now(now)):
+        if may_ask and (now >= check_at or ended.has_just_ended(now)):
             verdict, child = yield from _ask_again(effect, recorded)
             if verdict.done or verdict.absent:
                 yield from _apply_check(effect, recorded, verdict, question)
                 return verdict
             check_every = min(check_every * 2, CHECK_AGAIN_SECONDS_MAX)
             check_at = run.clock.boot_ms() + check_every * 1000
-            believable_at = _old_holder_gone_at(effect, recorded)
+            believable_at = _compute_holder_end(effect, recorded)
             if now < believable_at < check_at:
                 check_at = believable_at
-        yield from _let_time_pass(effect, recorded, ended, child)
+        yield from _sleep_or_park(effect, recorded, ended, child)
 
 
 class _BodyEndWatch:
@@ -282,7 +288,7 @@ class _BodyEndWatch:
         """Whether the body was running at the last test."""
         self._look_at = 0
 
-    def just_now(self, now: int) -> bool:
+    def has_just_ended(self, now: int) -> bool:
         """Whether the body has ended since the last test."""
         if not self.at_work or now < self._look_at:
             return False
@@ -291,7 +297,7 @@ class _BodyEndWatch:
         return not self.at_work
 
 
-def _let_time_pass(
+def _sleep_or_park(
     effect: EffectCall, recorded: RecordedCall, ended: _BodyEndWatch, child: Descendant | None
 ) -> Protocol[None]:
     """Sleep briefly; in a worker, leave the run until it is answered or the next check is due."""
@@ -302,7 +308,7 @@ def _let_time_pass(
     again = 0
     if effect.options.check is not None and not recorded.keyless:
         # Check as soon as a "no" would be believed.
-        left = _old_holder_gone_at(effect, recorded) - run.clock.boot_ms()
+        left = _compute_holder_end(effect, recorded) - run.clock.boot_ms()
         if ended.at_work:  # its end may not have been noticed yet
             most = PARKED_BODY_SECONDS * 1000
         else:

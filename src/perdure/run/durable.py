@@ -13,7 +13,7 @@ import msgspec
 from perdure.errors import Abandoned, EffectInsideStep, NotDurable, NotDurableWarning, WrongAgent, WrongType
 from perdure.kernel.awaitables import is_async, is_awaitable, refuse_generators
 from perdure.kernel.protocol import Protocol, drive_async, drive_sync
-from perdure.kernel.scope import FRAME, Frame, current
+from perdure.kernel.scope import FRAME, Frame, current_frame
 from perdure.run.core import RunCore, core_of
 from perdure.run.doubt import takes_key
 from perdure.run.effect import call_effect
@@ -56,7 +56,7 @@ class Durable(Generic[P, R]):
             return self._await(given, kwargs)  # type: ignore[return-value]
         protocol = self._plan(given, kwargs)
         if protocol is None:
-            result: R = self._function.call(*given, **self._plain(kwargs))
+            result: R = self._function.call(*given, **self._call_plain(kwargs))
             return result
         done: R = drive_sync(self._engine.store, protocol)
         return done
@@ -65,7 +65,7 @@ class Durable(Generic[P, R]):
         protocol = self._plan(args, kwargs)
         if protocol is not None:
             return await drive_async(self._engine.store, protocol)
-        result = self._function.call(*args, **self._plain(kwargs))
+        result = self._function.call(*args, **self._call_plain(kwargs))
         while is_awaitable(result):
             result = await result
         return result
@@ -104,16 +104,16 @@ class Durable(Generic[P, R]):
         """Return the protocol of this call, or None for a plain call."""
         frame = FRAME.get()
         if frame is not None and not frame.alive:
-            frame = current()
+            frame = current_frame()
         if frame is None:
             self._refuse_outside()
             return None
         if frame.inside:
             self._refuse_inside(frame)
             return None
-        return self.within(frame, args, kwargs)
+        return self.call_in_frame(frame, args, kwargs)
 
-    def within(self, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Protocol[Any]:
+    def call_in_frame(self, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Protocol[Any]:
         """Return the protocol of a call in a frame of a run."""
         engine = frame.run.engine
         if engine is not self._engine and (engine.name, engine.url) != (self._engine.name, self._engine.url):
@@ -123,7 +123,7 @@ class Durable(Generic[P, R]):
         run = core_of(frame)
         parking = run.parking
         if parking is not None:
-            return parking.counted(partial(self._begin, run, frame, args, kwargs))
+            return parking.execute_counted(partial(self._begin, run, frame, args, kwargs))
         return self._begin(run, frame, args, kwargs)
 
     def _begin(self, run: RunCore, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Protocol[Any]:
@@ -152,11 +152,11 @@ class Durable(Generic[P, R]):
             self._warned = True
             warnings.warn(f"{name} is called outside of a run: nothing is remembered", NotDurableWarning, stacklevel=4)
 
-    def _plain(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+    def _call_plain(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         signature = self._function.signature
         if not self._function.effect or not (signature.wants_key(kwargs) or signature.wants_fence(kwargs)):
             return kwargs
-        return signature.injected(kwargs, self._engine.store.clock.key(), 0)
+        return signature.inject(kwargs, self._engine.store.clock.key(), 0)
 
 
 def make_durable(

@@ -30,9 +30,9 @@ from perdure.run.outcome import (
     record_done,
     record_failed,
 )
-from perdure.run.step import describe, pause_before_retry, raised_again, used_in, wait_until
+from perdure.run.step import collect_usage, describe, pause_before_retry, rebuild_failure, wait_until
 from perdure.store.base import Statement
-from perdure.values.hints import for_run
+from perdure.values.hints import insert_run_id
 
 _INTENT, _OUTCOME = Site.EFFECT_INTENT, Site.EFFECT_OUTCOME
 """Looked up once: before Python 3.12 a member of an enum costs as much as a call."""
@@ -47,10 +47,10 @@ def call_effect(effect: EffectCall) -> Protocol[Any]:
     ident = effect.function.ident(arguments, effect.options)
     if effect.options.id is None:
         return _match_or_begin(effect, arguments, ident)
-    return _one_at_a_time(effect, arguments, ident)
+    return _execute_exclusively(effect, arguments, ident)
 
 
-def _one_at_a_time(effect: EffectCall, arguments: dict[str, Any], ident: bytes) -> Protocol[Any]:
+def _execute_exclusively(effect: EffectCall, arguments: dict[str, Any], ident: bytes) -> Protocol[Any]:
     """Execute a call with an explicit id. A concurrent call with the same id is refused."""
     with effect.run.exclusive_id(effect.frame, effect.function.name, ident):
         return (yield from _match_or_begin(effect, arguments, ident))
@@ -78,8 +78,8 @@ def _begin_or_go_on(
 ) -> Protocol[Any]:
     """Start or continue an effect that has no recorded outcome."""
     run, frame, ident = effect.run, effect.frame, call.ident
-    if recorded is not None and recorded.failed and run.ledger.continued_after(recorded):
-        raise raised_again(run, recorded)
+    if recorded is not None and recorded.failed and run.ledger.has_continued_after(recorded):
+        raise rebuild_failure(run, recorded)
     if recorded is not None and recorded.in_doubt and run.ledger.finished is not None:
         raise InDoubt(
             f"the outcome of {effect.function.name} is unknown (key {recorded.key})", hint=run.hint_of(InDoubt)
@@ -116,7 +116,7 @@ def _settle_and_execute(
         check_budgets(run)
         recorded, intent, objects = _intent_of(effect, call, arguments)
         try:
-            if (plain := run.plain_commit(_INTENT, intent, objects)) is not None:
+            if (plain := run.make_plain_commit(_INTENT, intent, objects)) is not None:
                 recorded.seq = recorded.begun = yield plain
             else:
                 recorded.seq = recorded.begun = yield from run.commit(_INTENT, intent, objects=objects)
@@ -152,7 +152,7 @@ def _intent_of(
     run = effect.run
     recorded = RecordedCall(call.scope, call.name, call.ident, effect=True)
     losses = run.ledger.losses
-    lost, key = losses.about(effect.names, call, run.store.secret) if losses is not None else ("", "")
+    lost, key = losses.find_lost_call(effect.names, call, run.store.secret) if losses is not None else ("", "")
     recorded.key, recorded.fence = key or run.clock.key(), run.head.fence
     recorded.boot_ms = 0 if lost else run.clock.boot_ms()  # the lost attempt's start time is unknown
     recorded.timeout_ms = int((effect.options.timeout or 0) * 1000)
@@ -168,7 +168,7 @@ def _note_intent(run: RunCore, recorded: RecordedCall) -> None:
     """Index a durable intent."""
     run.ledger.by_intent[recorded.seq] = recorded
     if run.ledger.losses is not None:
-        recorded.holder = run.ledger.losses.recorded(recorded.key)
+        recorded.holder = run.ledger.losses.mark_recorded(recorded.key)
 
 
 def _execute(effect: EffectCall, call: r.CallIdentity, recorded: RecordedCall) -> Protocol[Any]:
@@ -183,31 +183,31 @@ def _execute(effect: EffectCall, call: r.CallIdentity, recorded: RecordedCall) -
         run.under_way.add(body)
         try:
             if run.leaving:
-                yield from _withdraw(run, call, attempts, run.abandoned())
+                yield from _withdraw(run, call, attempts, run.abandoned_error())
             begun = time.perf_counter_ns()
             try:
                 result = yield Invoke(
-                    effect.function.call, effect.args, effect.injected(recorded), body, effect.options.timeout
+                    effect.function.call, effect.args, effect.inject(recorded), body, effect.options.timeout
                 )
             except Exception as error:  # the effect may have happened before any exception
-                run.account.record_lost(used_in(body, call.name))
+                run.account.record_lost(collect_usage(body, call.name))
                 attempts += 1
-                verdict = yield from _raised(effect, call, recorded, body, error, attempts)
+                verdict = yield from _handle_exception(effect, call, recorded, body, error, attempts)
                 if verdict.done:
                     return verdict.value
                 continue
             except BaseException:
-                run.account.record_lost(used_in(body, call.name))
+                run.account.record_lost(collect_usage(body, call.name))
                 raise
             took_us = (time.perf_counter_ns() - begun) // 1000
             assert body.buffer is not None
             try:
                 packed, objects = run.pack(result, f"{effect.function.name}()")
             except ValueProblem as error:
-                run.account.record_lost(used_in(body, call.name))
+                run.account.record_lost(collect_usage(body, call.name))
                 return (yield from _result_is_lost(effect, recorded, error))
             done, made = outcome_of(recorded, packed, objects, "body", body.buffer, took_us)
-            plain = None if body.buffer.asks else run.plain_commit(_OUTCOME, done, made)
+            plain = None if body.buffer.asks else run.make_plain_commit(_OUTCOME, done, made)
             if plain is None:
                 yield from commit_outcome(effect, recorded, done, made, body.buffer)
             else:
@@ -254,7 +254,7 @@ def _result_is_lost(effect: EffectCall, recorded: RecordedCall, error: ValueProb
     yield from run.commit(Site.EFFECT_DOUBT, entry, objects=objects)
     raise InDoubt(
         f"{name} happened, but its result cannot be stored: {error.message}",
-        hint=for_run(
+        hint=insert_run_id(
             "return a storable value, then record the result: `perdure answer RUN --done RESULT`",
             run.id,
             run.store_option,
@@ -275,7 +275,7 @@ def _did_not_happen(
     raise error
 
 
-def _raised(
+def _handle_exception(
     effect: EffectCall, call: r.CallIdentity, recorded: RecordedCall, body: Frame, error: Exception, attempts: int
 ) -> Protocol[DoubtVerdict]:
     """Handle an exception of the body: it says that nothing happened, or `check` is asked."""

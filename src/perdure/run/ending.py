@@ -17,15 +17,15 @@ from perdure.kernel.protocol import Protocol, Read
 from perdure.platform.failpoints import Site
 from perdure.run.block_exit import drain_bodies
 from perdure.run.core import RunCore
-from perdure.run.item import finished_with
+from perdure.run.item import collect_final_writes
 from perdure.run.order_delivery import give_order, resumes
 from perdure.run.order_handling import (
     PendingOrder,
     entry_of,
+    find_stop_in,
     is_of,
     read_orders,
     refusal,
-    stopped_in,
     unregister,
 )
 from perdure.run.parking import Parked
@@ -73,16 +73,16 @@ def end_run(run: RunCore, error: BaseException | None) -> Protocol[None]:
 
 
 def _commit_end(run: RunCore, error: BaseException | None) -> Protocol[None]:
-    entries, objects = _last_entry(run, error)
+    entries, objects = _make_last_entry(run, error)
     release = Statement("release_lease", (run.head.stream, run.head.fence))
-    whole, asks, made = finished_with(run.whole) if error is None else ((), (), ())
+    whole, asks, made = collect_final_writes(run.whole) if error is None else ((), (), ())
     objects = (*objects, *made)
     yield from run.commit(Site.RUN_END, *whole, *entries, objects=objects, also=[release], seal=True, asks=asks)
 
 
 def _read_last_orders(run: RunCore, error: BaseException | None) -> Protocol[None]:
     """Read the run's own orders if it ends because an enclosing run was stopped."""
-    if stopped_in(error) is not None and run.order is None:
+    if find_stop_in(error) is not None and run.order is None:
         yield from read_orders(run)
 
 
@@ -95,9 +95,9 @@ def _resume_if_ordered(run: RunCore) -> Protocol[None]:
             yield from give_order(run.engine, run.engine.name, run.id, PendingOrder(r.Order.RESUME, reason, by))
 
 
-def _obeyed_order(run: RunCore, error: BaseException | None) -> PendingOrder | None:
+def _find_obeyed_order(run: RunCore, error: BaseException | None) -> PendingOrder | None:
     """Return the order that the run obeys by ending now: its own, or that of an enclosing run."""
-    stopped = stopped_in(error)
+    stopped = find_stop_in(error)
     if run.order is not None and (run.stopped or stopped is not None):
         return run.order
     if stopped is None or stopped.run == run.id or isinstance(stopped, Exception):
@@ -108,7 +108,7 @@ def _obeyed_order(run: RunCore, error: BaseException | None) -> PendingOrder | N
 
 def _leave_stopped(run: RunCore, error: BaseException | None) -> None:
     """Raise when the block of a stopped run ends, even if the code swallowed the stop."""
-    stopped, order = stopped_in(error), run.order
+    stopped, order = find_stop_in(error), run.order
     ours = stopped is not None and is_of(stopped, run)
     if order is None or not run.stopped or (error is not None and not ours):
         return
@@ -116,13 +116,13 @@ def _leave_stopped(run: RunCore, error: BaseException | None) -> None:
     raise refused.with_traceback(error.__traceback__ if error is not None else None) from None
 
 
-def _last_entry(run: RunCore, error: BaseException | None) -> tuple[list[r.Record], Sequence[Statement]]:
-    obeyed = _obeyed_order(run, error)
+def _make_last_entry(run: RunCore, error: BaseException | None) -> tuple[list[r.Record], Sequence[Statement]]:
+    obeyed = _find_obeyed_order(run, error)
     if obeyed is not None:
-        return _last_of_stopped(run, obeyed, error)
+        return _make_last_entry_of_stopped(run, obeyed, error)
     if error is None:
         result = run.view.result or run.pack(None, "result")[0]
-        return [*withdrawn(run.ledger.unasked_waits()), r.RunFinished(result)], run.result_objects
+        return [*withdrawn(run.ledger.find_unreached_waits()), r.RunFinished(result)], run.result_objects
     if isinstance(error, RunWaiting):
         return [], ()
     if isinstance(error, Parked) and run.retry is not None:
@@ -138,11 +138,11 @@ def _last_entry(run: RunCore, error: BaseException | None) -> tuple[list[r.Recor
     return [r.RunFailed(packed, describe(error), _cause(run, error), *again)], made
 
 
-def _last_of_stopped(
+def _make_last_entry_of_stopped(
     run: RunCore, obeyed: PendingOrder, error: BaseException | None
 ) -> tuple[list[r.Record], Sequence[Statement]]:
     entry = entry_of(obeyed)
-    if error is None or stopped_in(error) is not None:
+    if error is None or find_stop_in(error) is not None:
         return [entry], ()
     if not isinstance(error, Exception):  # interrupted during cleanup, which continues when the run is opened again
         return ([entry] if run.cleanup is None else []), ()

@@ -7,9 +7,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from typing import ParamSpec, TypeVar
 
-from perdure.kernel.bodies import joined
+from perdure.kernel.bodies import join_body
 from perdure.kernel.scope import FRAME
-from perdure.values.numbers import whole_number
+from perdure.values.numbers import require_whole_number
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -20,7 +20,7 @@ class RunExecutor(ThreadPoolExecutor):
 
     def __init__(self, max_workers: int | None = None) -> None:
         if max_workers is not None:
-            whole_number("max_workers", max_workers, 1)
+            require_whole_number("max_workers", max_workers, 1)
         super().__init__(max_workers)
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
@@ -28,7 +28,7 @@ class RunExecutor(ThreadPoolExecutor):
 
         A call submitted by the body of an effect counts as part of that body until its future is done.
         """
-        here, work = copy_context(), joined(FRAME.get())
+        here, work = copy_context(), join_body(FRAME.get())
         try:
             future = super().submit(lambda: here.run(fn, *args, **kwargs))
         except BaseException:

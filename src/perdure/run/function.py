@@ -10,11 +10,11 @@ from typing import Any, NewType
 import msgspec
 
 from perdure.errors import NotStorable, WrongType, WrongValue
-from perdure.store.base import holds
+from perdure.store.base import is_storable_name
 from perdure.values import codec
 from perdure.values.codec.registry import declare_annotations
 from perdure.values.limits import RETRY_BACKOFF_SECONDS
-from perdure.values.numbers import seconds, whole_number
+from perdure.values.numbers import require_whole_number, seconds
 
 Key = NewType("Key", str)
 """Type of the parameter that receives the idempotency key."""
@@ -52,19 +52,19 @@ class CallOptions(msgspec.Struct, frozen=True):
     """Whether a step whose result could not be stored runs again on resume, and is paid again."""
 
     def __post_init__(self) -> None:
-        _one_of("in_doubt", self.in_doubt, ("ask", "retry", "fail"))
-        _one_of("outside", self.outside, ("refuse", "allow"))
-        _one_of("on_change", self.on_change, (None, "error", "rerun"))
-        whole_number("retries", self.retries, 0)
-        whole_number("version", self.version, 1)
+        _require_one_of("in_doubt", self.in_doubt, ("ask", "retry", "fail"))
+        _require_one_of("outside", self.outside, ("refuse", "allow"))
+        _require_one_of("on_change", self.on_change, (None, "error", "rerun"))
+        require_whole_number("retries", self.retries, 0)
+        require_whole_number("version", self.version, 1)
         seconds("backoff", self.backoff)
         if self.timeout is not None:
             seconds("timeout", self.timeout, above_zero=True)
         if self.was is not None:
-            msgspec.structs.force_setattr(self, "was", earlier_names(self.was))
+            msgspec.structs.force_setattr(self, "was", check_earlier_names(self.was))
 
 
-def earlier_names(was: object) -> tuple[str, ...] | None:
+def check_earlier_names(was: object) -> tuple[str, ...] | None:
     """Validate `was=`: a name, several names, or None."""
     if was is None:
         return None
@@ -74,7 +74,7 @@ def earlier_names(was: object) -> tuple[str, ...] | None:
     return names
 
 
-def _one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
+def _require_one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
     if value not in allowed:
         raise WrongValue(f"{name}={value!r}: must be one of {', '.join(map(repr, allowed))}")
 
@@ -104,10 +104,10 @@ class CallSignature:
         self._signature = signature_of(function)
         self._function_name = getattr(function, "__name__", "call")
         parameters = self._signature.parameters
-        self.key_name = _injected(parameters.values(), "key", (Key, "Key", "perdure.Key"))
-        fenced = _injected(parameters.values(), "fence", (Fence, "Fence", "perdure.Fence"))
+        self.key_name = _find_injected(parameters.values(), "key", (Key, "Key", "perdure.Key"))
+        fenced = _find_injected(parameters.values(), "fence", (Fence, "Fence", "perdure.Fence"))
         self.fence_name = fenced if effect else None
-        ignored = {*_known(ignore, parameters), self.key_name}
+        ignored = {*_check_parameters(ignore, parameters), self.key_name}
         # `self` of `str.upper` and the like is the value itself.
         if parameters and next(iter(parameters)) in ("self", "cls") and not isinstance(function, _OF_BUILTINS):
             ignored.add(next(iter(parameters)))
@@ -130,7 +130,7 @@ class CallSignature:
             return given
         return {name: given[name] for name in kept if name in given}
 
-    def injected(self, kwargs: dict[str, Any], key: str, fence: int) -> dict[str, Any]:
+    def inject(self, kwargs: dict[str, Any], key: str, fence: int) -> dict[str, Any]:
         """Return the keyword arguments of an effect's body, with key and fencing token where it takes them."""
         if self.wants_key(kwargs):
             kwargs = {**kwargs, str(self.key_name): key}
@@ -154,7 +154,7 @@ class CallSignature:
         except NotStorable as error:
             raise NotStorable(error.message, hint="or exclude the parameter with ignore=(...)") from None
 
-    def left_out(self, arguments: dict[str, Any]) -> list[str]:
+    def list_defaulted(self, arguments: dict[str, Any]) -> list[str]:
         """Return the parameters that the caller left at their defaults, in order."""
         return [name for name, default in self._defaults.items() if arguments.get(name, _MISSING) is default]
 
@@ -180,7 +180,7 @@ class CallSignature:
         return self.fence_name is not None and self.fence_name not in kwargs
 
 
-def _known(ignore: Iterable[str], parameters: Any) -> tuple[str, ...]:
+def _check_parameters(ignore: Iterable[str], parameters: Any) -> tuple[str, ...]:
     names = tuple(ignore)
     for name in names:
         if name not in parameters:
@@ -188,7 +188,7 @@ def _known(ignore: Iterable[str], parameters: Any) -> tuple[str, ...]:
     return names
 
 
-def _injected(parameters: Iterable[inspect.Parameter], name: str, annotations: tuple[object, ...]) -> str | None:
+def _find_injected(parameters: Iterable[inspect.Parameter], name: str, annotations: tuple[object, ...]) -> str | None:
     """Return the parameter that Perdure fills: by its annotation, or by its name if keyword-only without a default."""
     for parameter in parameters:
         if parameter.annotation in annotations:
@@ -215,11 +215,11 @@ class DurableFunction(msgspec.Struct, frozen=True):
         # An effect matches in every version: that it happened does not depend on its code.
         return DIGEST + self.signature.digest(arguments, 1 if self.effect else options.version)
 
-    def earlier_idents(self, arguments: dict[str, Any], options: CallOptions) -> Iterator[bytes]:
+    def iterate_earlier_idents(self, arguments: dict[str, Any], options: CallOptions) -> Iterator[bytes]:
         """Yield the identities of the same call before trailing parameters with defaults were added."""
         if options.id is None:
             left = dict(arguments)
-            for name in reversed(self.signature.left_out(arguments)):
+            for name in reversed(self.signature.list_defaulted(arguments)):
                 del left[name]
                 yield self.ident(left, options)
 
@@ -229,7 +229,7 @@ def function(
 ) -> DurableFunction:
     """Inspect a function."""
     label = str(name or getattr(call, "__name__", type(call).__name__))
-    if not holds(label):
+    if not is_storable_name(label):
         raise WrongValue(f"a name must not contain NUL characters or lone surrogates: {label!r}")
     declare_annotations(call)
     return DurableFunction(label, call, effect, CallSignature(call, ignore, effect=effect), options)

@@ -39,7 +39,7 @@ def chapters(events: Sequence[r.JournalEntry]) -> list[HistorySegment]:
         if not record.inside:
             while found[-1].began > record.to:
                 found.pop()  # the code will not reach that undo again
-        left = without_undone(found[-1].events, record)
+        left = drop_undone(found[-1].events, record)
         if record.inside:
             found.append(HistorySegment(event.seq, record, len(left), left))
         else:
@@ -55,7 +55,7 @@ def effective(events: Sequence[r.JournalEntry]) -> Sequence[r.JournalEntry]:
     return chapters(events)[-1].events
 
 
-def without_undone(events: Sequence[r.JournalEntry], undone: r.Undone) -> list[r.JournalEntry]:
+def drop_undone(events: Sequence[r.JournalEntry], undone: r.Undone) -> list[r.JournalEntry]:
     """Return the entries without those that were undone."""
     kept = set(undone.kept)
     calls = {event.record.call for event in events if event.seq in kept and isinstance(event.record, r.EffectIntended)}
@@ -103,7 +103,7 @@ class Stays(msgspec.Struct, frozen=True):
         return f"{self.kind} {self.what} (entry {self.seq})"
 
 
-def remaining_effects(
+def list_remaining_effects(
     events: Sequence[r.JournalEntry], cut: int, apart: Mapping[int, object] | Sequence[int] = ()
 ) -> list[Stays]:
     """Return a run's actions after an entry on the world and its agent, without the intents in `apart`."""

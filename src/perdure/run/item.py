@@ -12,8 +12,8 @@ from typing import Any
 from perdure import records as r
 from perdure.errors import WrongType
 from perdure.journal.agent_writes import AgentWrite
-from perdure.kernel.awaitables import plain
-from perdure.kernel.program_line import shown
+from perdure.kernel.awaitables import require_plain
+from perdure.kernel.program_line import format_value
 from perdure.kernel.protocol import Protocol
 from perdure.kernel.scope import FRAME, Frame, frame_of
 from perdure.platform.failpoints import Site
@@ -82,15 +82,15 @@ class ItemLoop:
             yield from stop_if_ordered(self.run)
         for index, value in self._items:
             if self._outer.inside:
-                return self._shown(index, value)  # inside a step, the loop lands or fails with the step
+                return self._show_item(index, value)  # inside a step, the loop lands or fails with the step
             path = self.path(value, index)
-            if self.run.skips_item(path):
+            if self.run.is_item_done(path):
                 self._skip(path)
                 continue
             self._item = self._outer.item(path)
             FRAME.set(self._item)
             self._show(index)
-            return self._shown(index, value)
+            return self._show_item(index, value)
         self._show(None)
         return END
 
@@ -111,7 +111,7 @@ class ItemLoop:
         self._seen[label] = nth + 1
         return f"{self._prefix}{label}" + (f".{nth}" if nth else "") + "/"
 
-    def _shown(self, index: int, value: Any) -> Any:
+    def _show_item(self, index: int, value: Any) -> Any:
         return (index, value) if self._index else value
 
     def _skip(self, path: str) -> None:
@@ -155,10 +155,10 @@ def iterable(items: Any) -> Iterable[Any]:
     if isinstance(items, Iterable):
         return items
     hint = f"for a number of times, give range({items})" if type(items) is int else "give a list of items"
-    raise WrongType(f"items={shown(items)}: {type(items).__name__} cannot be looped over", hint=hint)
+    raise WrongType(f"items={format_value(items)}: {type(items).__name__} cannot be looped over", hint=hint)
 
 
-def earlier_loops(was: object) -> tuple[str | int, ...]:
+def check_earlier_loops(was: object) -> tuple[str | int, ...]:
     """Validate `was=` of a loop: its earlier names, or its number if it had no name."""
     names = (was,) if isinstance(was, str | int) else was
     if not isinstance(names, Iterable):
@@ -175,7 +175,7 @@ def _key_of(value: Any, key: ItemKey) -> Any:
     if key is None:
         return value
     if callable(key):
-        return plain(key(value), key)
+        return require_plain(key(value), key)
     try:
         return value[key] if isinstance(value, dict) else getattr(value, key)
     except (KeyError, AttributeError) as error:
@@ -194,7 +194,7 @@ def _label(key: Any, path: str) -> str:
 def finish_item(item: Frame) -> Protocol[Sequence[r.RunWrite]]:
     """Commit the end of an item with its writes, and return them."""
     assert item.buffer is not None
-    writes = item.buffer.landing()
+    writes = item.buffer.landing_writes()
     done, buffer = r.ItemDone(item.path, writes, (), item.buffer.usage), item.buffer
     run = core_of(item)
     yield from run.commit(Site.ITEM_DONE, done, objects=buffer.objects, asks=buffer.asks)
@@ -203,11 +203,11 @@ def finish_item(item: Frame) -> Protocol[Sequence[r.RunWrite]]:
     return writes
 
 
-def finished_with(item: Frame | None) -> tuple[Sequence[r.Record], Sequence[AgentWrite], Sequence[Statement]]:
+def collect_final_writes(item: Frame | None) -> tuple[Sequence[r.Record], Sequence[AgentWrite], Sequence[Statement]]:
     """Return what lands with the last entry of a run that is one item: entries, agent writes, objects."""
     if item is None or item.buffer is None:
         return (), (), ()
-    done = r.ItemDone(item.path, item.buffer.landing(), (), item.buffer.usage)
+    done = r.ItemDone(item.path, item.buffer.landing_writes(), (), item.buffer.usage)
     return [done], item.buffer.asks, item.buffer.objects
 
 

@@ -151,9 +151,9 @@ class Ledger:
         """The next point at which the code undoes steps."""
         self.openings = 0
         """How often the run was opened; in a fork, since the fork."""
-        self.read(events)
+        self.add_entries(events)
 
-    def read(self, events: Iterable[r.JournalEntry]) -> None:
+    def add_entries(self, events: Iterable[r.JournalEntry]) -> None:
         """Add entries of the journal."""
         for event in events:
             record = event.record
@@ -166,7 +166,7 @@ class Ledger:
         calls = self.calls.get((path, name, ident))
         return calls[nth] if calls is not None and nth < len(calls) else None
 
-    def unasked_waits(self, scope: str | None = None, kind: str | None = None) -> list[RecordedWait]:
+    def find_unreached_waits(self, scope: str | None = None, kind: str | None = None) -> list[RecordedWait]:
         """Return the open waits that the code has not reached; all of them, or those of one kind in a scope."""
         return [
             waited
@@ -174,17 +174,17 @@ class Ledger:
             if not waited.asked and not waited.how and (kind is None or (waited.kind, call.scope) == (kind, scope))
         ]
 
-    def continued_after(self, failure: RecordedCall) -> bool:
+    def has_continued_after(self, failure: RecordedCall) -> bool:
         """Whether the code caught this failure and continued."""
         if failure.final or self.finished is not None:
             return True
         return failure.failed not in self.causes and self.latest_start >= failure.failed
 
-    def unconsumed_effect(self, path: str, name: str) -> RecordedCall | None:
+    def find_unconsumed_effect(self, path: str, name: str) -> RecordedCall | None:
         """Return a recorded effect of that name that the code has not reached."""
         return next((one for one in self.effects.get((path, name), ()) if not one.consumed), None)
 
-    def first_takeover(self, fence: int, boot: str) -> float:
+    def find_first_takeover(self, fence: int, boot: str) -> float:
         """Return when this host, in this boot, first took the run over from the holder of a fencing token."""
         ours = [at for later, at in self.taken_at.items() if later > fence and self.holders[later].boot == boot]
         return min(ours, default=math.inf)
@@ -197,7 +197,7 @@ class Ledger:
         """Return the recorded effects of that name whose outcome this run does not know."""
         return [one for one in self.effects.get((path, name), ()) if one.in_doubt]
 
-    def recorded_write(self, path: str, op: r.WriteOp, key: str, nth: int) -> r.RunWrite | None:
+    def find_write(self, path: str, op: r.WriteOp, key: str, nth: int) -> r.RunWrite | None:
         """Return the nth recorded write of that kind outside of bodies."""
         writes = self.operations.get((path, *operation_key(op, key)))
         return writes[nth] if writes is not None and nth < len(writes) else None
@@ -222,7 +222,7 @@ class Ledger:
         self.effects[recorded.path, recorded.name].remove(recorded)
         self.calls[recorded.path, recorded.name, recorded.ident].remove(recorded)
 
-    def done_within(self, item: str) -> list[RecordedCall]:
+    def list_done_within(self, item: str) -> list[RecordedCall]:
         """Return every done call in an item and the items inside it."""
         if self.within is None:
             self.within = {}
@@ -237,7 +237,7 @@ class Ledger:
         if recorded in effects:
             effects.remove(recorded)
 
-    def in_doubt(self) -> list[RecordedCall]:
+    def list_in_doubt(self) -> list[RecordedCall]:
         """Return every effect whose outcome is unknown."""
         return [recorded for recorded in self.by_intent.values() if recorded.in_doubt]
 
@@ -253,7 +253,7 @@ class Ledger:
         """Return how many of those deaths no other suspect run can have caused."""
         return sum(seq >= self.opened_at[-self.deaths() - 1] for seq in self.trials) if self.deaths() else 0
 
-    def last_done(self) -> str:
+    def describe_last_done(self) -> str:
         """Describe the last thing that the run did."""
         done = [call for calls in self.calls.values() for call in calls if call.done]
         if not done:
@@ -298,7 +298,7 @@ class Ledger:
     def override(self, record: r.Forked) -> None:
         """Replace the results of the steps that a fork overrides."""
         for override in record.overrides:
-            for recorded in self._ended_at(override.seq):
+            for recorded in self._find_ended_at(override.seq):
                 recorded.done, recorded.failed, recorded.result = True, 0, override.result
 
     def share(self, latest: Ledger) -> None:
@@ -307,7 +307,7 @@ class Ledger:
         self.losses = latest.losses
         self.holders, self.taken_at, self.openings = latest.holders, latest.taken_at, latest.openings
 
-    def _ended_at(self, seq: int) -> list[RecordedCall]:
+    def _find_ended_at(self, seq: int) -> list[RecordedCall]:
         return [one for calls in self.calls.values() for one in calls if one.seq == seq and not one.effect]
 
     def _on_undone(self, event: r.JournalEntry, record: r.Undone) -> None:
@@ -384,7 +384,7 @@ class Ledger:
         recorded.timeout_ms = record.timeout_ms
         recorded.keyless = record.lost == KEY
         if self.losses is not None:
-            recorded.holder = self.losses.recorded(record.key)
+            recorded.holder = self.losses.mark_recorded(record.key)
         self.by_intent[event.seq] = recorded
         self.effects.setdefault((record.call.scope, record.call.name), []).append(recorded)
         self.latest_start = max(self.latest_start, record.since)

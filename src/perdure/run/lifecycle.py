@@ -26,15 +26,15 @@ from perdure.journal.departures import departure, refuse_departed
 from perdure.journal.lineage import events_of, walk_run
 from perdure.journal.takeover import read_run_lease
 from perdure.journal.task_starts import lock_of
-from perdure.kernel.program_line import at_line, shown
+from perdure.kernel.program_line import format_calling_line, format_value
 from perdure.kernel.protocol import Protocol, Read, Submit
-from perdure.kernel.scope import Frame, current
+from perdure.kernel.scope import Frame, current_frame
 from perdure.platform.failpoints import Site
 from perdure.records.stores import EntriesLost
 from perdure.run.core import RunCore, core_of
 from perdure.run.cost import RunBudget, write_credit
 from perdure.run.ledger import Ledger
-from perdure.run.order_delivery import give_order, pending_order, read_order, resumes
+from perdure.run.order_delivery import find_pending_order, give_order, read_order, resumes
 from perdure.run.order_handling import (
     PendingOrder,
     refusal,
@@ -71,9 +71,9 @@ class ClaimRun(UnitOfWork[ClaimedRun]):
     ) -> None:
         self._engine = engine
         # Read before the transaction: inside of it, a second connection would block everybody.
-        self._tenancy = engine.tenancy
+        self._lease_keeper = engine.lease_keeper
         self._owner = engine.stream
-        self.lapses = engine.tenancy.lapses
+        self.lapses = engine.lease_keeper.lapses
         self._id = run_id
         self._given = given is not None
         self._digest = codec.digest(given, "input")
@@ -124,9 +124,9 @@ class ClaimRun(UnitOfWork[ClaimedRun]):
             self.task, self._input, self._objects = task.task, task.input, ()
             self._digest, self._parent = task.digest, task.parent
         given = (self._input, self._digest, self._parent)
-        lost, also = self._lost()
-        started = r.RunStarted(engine.name, self._id, *given, 1, self._tenancy.process, self.task, lost)
-        first = [self._presence(), Statement("add_lease", (stream, self._tenancy.holder)), *self._objects]
+        lost, also = self._take_lost_entries()
+        started = r.RunStarted(engine.name, self._id, *given, 1, self._lease_keeper.process, self.task, lost)
+        first = [self._presence(), Statement("add_lease", (stream, self._lease_keeper.holder_id)), *self._objects]
         head = StreamHead(engine.store.identity, stream, 1)
         self._tried.add((stream, 1))
         more, made = (yield from self._turn.entries(engine.store)) if self._turn is not None else ([], [])
@@ -135,39 +135,39 @@ class ClaimRun(UnitOfWork[ClaimedRun]):
         yield from unit.script()
         self.head = head
         self.started = tuple(r.JournalEntry(seq, at, entry) for seq, entry in enumerate(entries, 1))
-        self._tenancy.open_streams.add(stream)
+        self._lease_keeper.open_streams.add(stream)
         return ClaimedRun(stream, 1, False)
 
     def _take_over(self, run: RunRow) -> Script[ClaimedRun]:
         engine, stream = self._engine, run.stream
-        seen = yield from read_run_lease(engine.store, self._tenancy, run)
+        seen = yield from read_run_lease(engine.store, self._lease_keeper, run)
         if seen.open_here:
             raise RunBusy(f"run {self._id!r} is already open in this process", hint="use the open one")
         if seen.ours and (stream, seen.lease.fence) in self._tried:
             raise Overtaken  # by ourselves: the server has only now processed an earlier try whose answer was lost
         if seen.held:
-            raise seen.lease.busy(self._id)
-        taken = yield from seen.take(self._tenancy.holder, [self._presence()])
+            raise seen.lease.busy_error(self._id)
+        taken = yield from seen.take(self._lease_keeper.holder_id, [self._presence()])
         head = taken.head
         self._tried.add((stream, head.fence))
         yield from self._refuse_stopped(taken.run, taken.orders)
-        lost, also = self._lost()
-        ended = seen.lease.ended()
-        resumed = r.RunResumed(head.fence, self._tenancy.process, engine.store.clock.boot_ms(), lost, ended)
+        lost, also = self._take_lost_entries()
+        ended = seen.lease.describe_end()
+        resumed = r.RunResumed(head.fence, self._lease_keeper.process, engine.store.clock.boot_ms(), lost, ended)
         yield from Append(self.site, head, [resumed], engine.store.clock, also=also).script()
         self.head = head
         # Here, not in the caller: the next claim in the same batch must see it.
-        self._tenancy.open_streams.add(stream)
+        self._lease_keeper.open_streams.add(stream)
         return ClaimedRun(stream, head.fence, True, run.is_fork)
 
     def _refuse_stopped(self, run: RunRow, orders: Rows) -> Script[None]:
-        self.unobeyed = pending_order(run.status, orders)
+        self.unobeyed = find_pending_order(run.status, orders)
         if self.unobeyed is not None:
             raise refusal(self._id, self.unobeyed)
         if run.status == r.RunStatus.PAUSED and not resumes(orders):
             raise refusal(self._id, (yield from read_order(run.stream, run.outcome)))
 
-    def _lost(self) -> tuple[EntriesLost | None, tuple[Statement, ...]]:
+    def _take_lost_entries(self) -> tuple[EntriesLost | None, tuple[Statement, ...]]:
         """Move what is known about the run's lost entries from the store into the run."""
         name = f"{self._engine.name}/{self._id}"
         known = self._engine.store.doubts.get(name)
@@ -176,11 +176,11 @@ class ClaimRun(UnitOfWork[ClaimedRun]):
         return msgspec.msgpack.decode(known, type=EntriesLost), (Statement("drop_meta", (LOST + name,)),)
 
     def _presence(self) -> Statement:
-        return self._tenancy.holder_statement(self._engine.store.clock.boot_ms())
+        return self._lease_keeper.holder_statement(self._engine.store.clock.boot_ms())
 
     def settle(self, committed: bool) -> None:
         if not committed and self.head is not None:
-            self._tenancy.open_streams.discard(self.head.stream)
+            self._lease_keeper.open_streams.discard(self.head.stream)
             self.head = None
 
 
@@ -207,7 +207,7 @@ def open_run(
     turn: TurnStart | None = None,
 ) -> Protocol[RunCore]:
     """Claim a run, unless a worker already holds it, and read its entries."""
-    outer = current() if taken is None else None
+    outer = current_frame() if taken is None else None
     _refuse_bad_nesting(outer, run_id, parallel)
     if engine.rehearsal is not None:
         opened: RunCore = yield from engine.rehearsal.open(engine, run_id, given, outer, on_change)
@@ -220,13 +220,13 @@ def open_run(
         yield from stop_if_ordered(enclosing)
     claim = ClaimRun(engine, run_id, given, parent, task, turn) if taken is None else taken.claim
     try:
-        claimed = (yield from _claimed(engine, claim, run_id, given)) if taken is None else taken.claimed
-        ledger, head = _created(claim, claimed) or (yield Read(load, (engine, claimed)))
+        claimed = (yield from _claim_run(engine, claim, run_id, given)) if taken is None else taken.claimed
+        ledger, head = _build_new_ledger(claim, claimed) or (yield Read(load, (engine, claimed)))
         if claim.head is not None:
             head.ordered = claim.head.ordered
         if claimed.fence and enclosing is not None:
             yield from write_credit(enclosing)  # the child run is new work of its parent
-        spent = (yield Read(_spent, (engine.store, head.stream))) if budget is not None else None
+        spent = (yield Read(_read_cost, (engine.store, head.stream))) if budget is not None else None
     except BaseException as error:
         # Cancelled during the claim, or unreadable: no block exists whose end would release the run.
         if claim.head is not None:
@@ -259,7 +259,7 @@ def _link_accounts(outer: RunCore, run: RunCore, *, works: bool) -> None:
         run.account.outer = outer.account if run.head.stream not in outer.account.worked else None
 
 
-def _claimed(engine: Engine, claim: ClaimRun, run_id: str, given: Any) -> Protocol[ClaimedRun]:
+def _claim_run(engine: Engine, claim: ClaimRun, run_id: str, given: Any) -> Protocol[ClaimedRun]:
     try:
         claimed: ClaimedRun = yield Submit(claim)
     except InputChanged:
@@ -275,13 +275,15 @@ def input_changed(engine: Engine, run_id: str, given: Any) -> InputChanged:
     """Return an error that names the recorded input, as far as it can be read."""
     store = engine.store
     try:
-        recorded = shown(objects.unpack(store, _first_input(engine, run_id)))
+        recorded = format_value(objects.unpack(store, _read_first_input(engine, run_id)))
     except ValueProblem as error:
         recorded = f"<{error.message}>"
-    return InputChanged(f"run {run_id!r} was started with {recorded}, not with {shown(given)}{at_line()}")
+    return InputChanged(
+        f"run {run_id!r} was started with {recorded}, not with {format_value(given)}{format_calling_line()}"
+    )
 
 
-def _first_input(engine: Engine, run_id: str) -> bytes:
+def _read_first_input(engine: Engine, run_id: str) -> bytes:
     """Return the input of the run, or of the task queued under its id."""
     run = read_run(engine.store, engine.name, run_id)
     if run is None:
@@ -292,7 +294,7 @@ def _first_input(engine: Engine, run_id: str) -> bytes:
     return started.input
 
 
-def _spent(store: Store, stream: int) -> tuple[int, set[str]]:
+def _read_cost(store: Store, stream: int) -> tuple[int, set[str]]:
     """Return the cost of the run and its child runs, and the models whose cost is unknown."""
     rows = store.read("spent_by", (stream,))
     return sum(cost for _, cost, _ in rows), {model for model, _, unpriced in rows if unpriced}
@@ -308,10 +310,10 @@ def _release_unopened(engine: Engine, head: StreamHead, error: BaseException) ->
     except (LeaseLost, StoreProblem):
         pass  # the original error is raised; the lease ends with this process
     finally:
-        engine.tenancy.open_streams.discard(head.stream)
+        engine.lease_keeper.open_streams.discard(head.stream)
 
 
-def _created(claim: ClaimRun, claimed: ClaimedRun) -> tuple[Ledger, StreamHead] | None:
+def _build_new_ledger(claim: ClaimRun, claimed: ClaimedRun) -> tuple[Ledger, StreamHead] | None:
     """Return the ledger and head of a run that was just created, without reading the store."""
     if claim.head is None or not claim.started or claimed.resumed:
         return None
@@ -324,27 +326,27 @@ def load(engine: Engine, claimed: ClaimedRun) -> tuple[Ledger, StreamHead]:
     collecting = gc.isenabled()
     gc.disable()  # everything allocated here survives, so a collection would only cost time
     try:
-        return _recorded(engine, head, claimed), head
+        return _read_ledger(engine, head, claimed), head
     finally:
         if collecting:
             gc.enable()
 
 
-def _recorded(engine: Engine, head: StreamHead, claimed: ClaimedRun, compaction: Sequence[Row] = ()) -> Ledger:
+def _read_ledger(engine: Engine, head: StreamHead, claimed: ClaimedRun, compaction: Sequence[Row] = ()) -> Ledger:
     """Read a run's entries. Those of a finished run may have been compacted, even at this moment."""
     ledger = Ledger(())
     try:
-        walk_run(engine.store, head, ledger.read, fork=claimed.fork, compaction=compaction)
+        walk_run(engine.store, head, ledger.add_entries, fork=claimed.fork, compaction=compaction)
     except JournalDamaged:
         # Most runs are not compacted, so this is only asked about a stream that looks incomplete.
         known = engine.store.read("last_compaction", (head.stream,))
         if claimed.fence or known == list(compaction):
             raise
-        return _recorded(engine, head, claimed, known)
+        return _read_ledger(engine, head, claimed, known)
     if ledger.undos:
-        from perdure.run.undo import open_chapters
+        from perdure.run.undo import build_chapters
 
-        return open_chapters(events_of(engine.store, head.stream, fork=claimed.fork))
+        return build_chapters(events_of(engine.store, head.stream, fork=claimed.fork))
     return ledger
 
 

@@ -119,7 +119,7 @@ def list_runs(
         raise WrongValue(f"status={status!r}: must be one of {', '.join(map(repr, r.RunStatus.listed()))}")
     listed = map(r.RunStatus, r.RunStatus.listed())
     wanted = [one for one in listed if status in (None, one) and not (unfinished and one.over)]
-    found = [run for run in _queued(store) if agent in (None, run.agent)] if r.RunStatus.QUEUED in wanted else []
+    found = [run for run in _list_queued(store) if agent in (None, run.agent)] if r.RunStatus.QUEUED in wanted else []
     found += [run for run in _stored(store, agent, wanted, limit) if run.status in wanted]
     found.sort(key=lambda run: run.changed_at, reverse=True)
     return found[:limit]
@@ -141,11 +141,11 @@ def run_counts(store: Store) -> Counter[tuple[str, r.RunStatus]]:
     """Count runs by agent and status. Crashed runs count as running: only their holders tell them apart."""
     counts = Counter({(agent, r.RunStatus(status)): int(count) for agent, status, count in store.read("run_counts")})
     counts = Counter({which: count for which, count in counts.items() if which[1] in r.RunStatus.listed()})
-    counts.update((run.agent, run.status) for run in _queued(store))
+    counts.update((run.agent, run.status) for run in _list_queued(store))
     return counts
 
 
-def _queued(store: Store) -> list[RunSummary]:
+def _list_queued(store: Store) -> list[RunSummary]:
     """Return the runs that no worker has started."""
     return [
         RunSummary(0, agent, run_id, r.RunStatus.QUEUED, parent, at, at, 0, "", "")
@@ -160,7 +160,7 @@ def find_runs(store: Store, run_id: str) -> list[RunSummary]:
 
 def find_queued(store: Store, run_id: str) -> list[RunSummary]:
     """Return the runs with that id that no worker has started."""
-    return [run for run in _queued(store) if run.id == run_id]
+    return [run for run in _list_queued(store) if run.id == run_id]
 
 
 def children_of(store: Store, stream: int) -> list[RunSummary]:
@@ -181,7 +181,7 @@ def require_run(store: Store, agent: str, run_id: str) -> RunRow:
         raise RunDeleted(f"run {run_id!r} of agent {agent!r} was deleted with its conversation")
     if found is not None:
         return found
-    if any((run.agent, run.id) == (agent, run_id) for run in _queued(store)):
+    if any((run.agent, run.id) == (agent, run_id) for run in _list_queued(store)):
         raise RunNotFound(f"run {run_id!r} is queued, and no worker has started it", hint="see `perdure queues`")
     raise RunNotFound(f"agent {agent!r} has no run {run_id!r}")
 
@@ -212,7 +212,7 @@ def get_run(store: Store, agent: str, run_id: str, unpack: Callable[[bytes], Any
         result=unpack(ledger.finished.result) if ledger.finished is not None and ledger.finished.result else None,
         state={key: unpack(value) for key, value in latest.items()},
         messages=[unpack(value) for _, value in view.messages],
-        in_doubt=_in_doubt(summary, ledger, unpack),
+        in_doubt=_find_in_doubt(summary, ledger, unpack),
         questions=_questions(store, summary, events, unpack),
         events=events,
         finished=ledger.finished is not None,
@@ -235,13 +235,13 @@ def _questions(
     return found
 
 
-def _in_doubt(summary: RunSummary, ledger: Ledger, unpack: Callable[[bytes], Any]) -> list[EffectInDoubt]:
+def _find_in_doubt(summary: RunSummary, ledger: Ledger, unpack: Callable[[bytes], Any]) -> list[EffectInDoubt]:
     """Return intents without an outcome. While the holder works they are in progress, unless it asks about them."""
     asked = set(ledger.questions)
     at_work = summary.status in (r.RunStatus.RUNNING, r.RunStatus.CANCELLING)
     return [
         EffectInDoubt(one.name, one.key, unpack(one.arguments), one.begun)
-        for one in ledger.in_doubt()
+        for one in ledger.list_in_doubt()
         if not at_work and (summary.status != r.RunStatus.WAITING or one.begun in asked)
     ]
 
@@ -255,7 +255,7 @@ def summary_of(store: Store, run: RunRow) -> RunSummary:
         r.RunStatus.CANCELLING,
     ):  # all others have released their lease
         lease = lease_of(store.read("read_lease", (run.stream, store.clock.boot_ms()))[0], store.one_host)
-        if lease.alive():
+        if lease.is_alive():
             holder = str(lease.process)
         elif shown == r.RunStatus.RUNNING:
             shown = r.RunStatus.CRASHED

@@ -32,7 +32,7 @@ class LostRunEntries:
         self._holders |= {intent.key: intent.holder for intent in lost.intents if intent.key}
         self._complete = self._complete and lost.complete
 
-    def about(self, names: Sequence[str], call: r.CallIdentity, secret: bytes) -> tuple[str, str]:
+    def find_lost_call(self, names: Sequence[str], call: r.CallIdentity, secret: bytes) -> tuple[str, str]:
         """Return what was lost of an unrecorded call, and its key. Both are "" if the call had not started."""
         found = self._intents.get(call_digest(secret, call))
         if found is not None:
@@ -41,7 +41,7 @@ class LostRunEntries:
             return KEY, ""
         return "", ""
 
-    def recorded(self, key: str) -> Holder | None:
+    def mark_recorded(self, key: str) -> Holder | None:
         """Mark an intent as recorded again, and return the process that ran its body."""
         self._intents = {call: intent for call, intent in self._intents.items() if intent.key != key}
         return self._holders.get(key)

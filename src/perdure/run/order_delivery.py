@@ -17,7 +17,7 @@ from perdure.journal.task_starts import lock_of
 from perdure.kernel.open_stream import commit_to_process_stream
 from perdure.kernel.protocol import Protocol, Read
 from perdure.platform.failpoints import Site
-from perdure.platform.process import this_process
+from perdure.platform.process import identify_this_process
 from perdure.run.order_handling import PendingOrder, entry_of, refusal
 from perdure.store.base import Overtaken, Rows, Script, Statement, UnitOfWork
 from perdure.store.rows import RunRow, first_number, task_in
@@ -34,9 +34,9 @@ class OrderResult(msgspec.Struct, frozen=True):
     """Whether the order has taken effect, because nobody had the run open. Otherwise its holder obeys soon."""
 
 
-def pending_order(status: str, orders: Rows) -> PendingOrder | None:
+def find_pending_order(status: str, orders: Rows) -> PendingOrder | None:
     """Return the order that a run has not obeyed, by its status and the last order to its holder."""
-    pending = _last_order(orders)
+    pending = _find_last_order(orders)
     if pending is None or pending.order == r.Order.RESUME:
         return None
     obeyed = r.RunStatus.PAUSED if pending.order == r.Order.PAUSE else r.RunStatus.CANCELLING
@@ -45,11 +45,11 @@ def pending_order(status: str, orders: Rows) -> PendingOrder | None:
 
 def resumes(orders: Rows) -> bool:
     """Whether a run that had already stopped was ordered to continue."""
-    pending = _last_order(orders)
+    pending = _find_last_order(orders)
     return pending is not None and pending.order == r.Order.RESUME
 
 
-def _last_order(orders: Rows) -> PendingOrder | None:
+def _find_last_order(orders: Rows) -> PendingOrder | None:
     return next((PendingOrder(r.Order(what), reason, by, number) for number, what, reason, by in orders), None)
 
 
@@ -98,7 +98,7 @@ class _GiveOrder(UnitOfWork[OrderResult]):
             raise RunDeleted(f"run {self._which[1]!r} was deleted with its conversation")
         seen = yield from read_run_lease(self._engine.store, self._engine.place.tenancy_if_any, run)
         [orders] = yield [Statement("last_order_under", (run.stream, seen.lease.fence))]
-        held, before, status = seen.held, _last_order(orders), r.RunStatus(run.status)
+        held, before, status = seen.held, _find_last_order(orders), r.RunStatus(run.status)
         if status == r.RunStatus.CANCELLED:
             before = yield from read_order(run.stream, run.outcome)
         if self._changes_anything(status, before, held):
@@ -162,7 +162,7 @@ class _GiveOrder(UnitOfWork[OrderResult]):
         add = Statement("add_stream", ("run", f"{agent}/{run_id}", store.clock.wall_ms()))
         [[(stream,)], gone] = yield [add, departure(agent)]
         refuse_departed(agent, gone)
-        started = r.RunStarted(agent, run_id, task.input, task.digest, task.parent, 1, this_process())
+        started = r.RunStarted(agent, run_id, task.input, task.digest, task.parent, 1, identify_this_process())
         lease = [Statement("add_lease", (stream, None))]
         yield from self._append(StreamHead(store.identity, stream, 1), [started, entry_of(self._told)], lease)
         self.given = OrderResult(stream, obeyed=True)

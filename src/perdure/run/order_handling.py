@@ -16,7 +16,7 @@ from perdure.errors import RunCancelled, RunPaused, RunStopped, RunWasCancelled,
 from perdure.kernel.protocol import Protocol, Read
 from perdure.platform.descendants import mark_descendants
 from perdure.platform.failpoints import Site
-from perdure.values.hints import for_run
+from perdure.values.hints import insert_run_id
 from perdure.values.limits import ORDER_LOOK_AFTER_SECONDS
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class PendingOrder(msgspec.Struct, frozen=True):
     number: int = 0
 
 
-def enclosing_runs(run: RunCore) -> Iterator[RunCore]:
+def iterate_enclosing_runs(run: RunCore) -> Iterator[RunCore]:
     """Yield the run and the runs around it, innermost first."""
     at: RunCore | None = run
     while at is not None:
@@ -52,17 +52,17 @@ def stop_if_ordered(run: RunCore, *, cleanup: bool = True) -> Protocol[None]:
 
     Cleanup code continues, unless `cleanup` is False: a cancelled run does not wait for anybody.
     """
-    if any(core.head.ordered != core.heard for core in enclosing_runs(run)):
+    if any(core.head.ordered != core.heard for core in iterate_enclosing_runs(run)):
         yield from read_orders(run)
-    stopped = stopped_here(run, cleanup=cleanup)
+    stopped = find_stop_error(run, cleanup=cleanup)
     if stopped is not None:
         raise stopped
 
 
 def read_orders(run: RunCore) -> Protocol[None]:
     """Read the orders to the run and the enclosing runs."""
-    runs = list(enclosing_runs(run))
-    rows = yield Read(run.store.read, ("standing_orders", (_listed(runs),)))
+    runs = list(iterate_enclosing_runs(run))
+    rows = yield Read(run.store.read, ("standing_orders", (_list_runs(runs),)))
     deliver_orders(runs, rows)
 
 
@@ -80,7 +80,7 @@ def deliver_orders(runs: Iterable[RunCore], rows: Iterable[Sequence[Any]]) -> No
         run.interrupt()
 
 
-def _listed(runs: Iterable[RunCore]) -> str:
+def _list_runs(runs: Iterable[RunCore]) -> str:
     return f"[{','.join(str(run.head.stream) for run in runs)}]"  # JSON, without the time to import it
 
 
@@ -90,10 +90,10 @@ def cleans_up(run: RunCore) -> bool:
     return bool(cleaning) and run.head.stream in cleaning
 
 
-def stopped_here(run: RunCore, *, cleanup: bool = True) -> RunStopped | None:
+def find_stop_error(run: RunCore, *, cleanup: bool = True) -> RunStopped | None:
     """Return the error that stops the code here. Of several nested runs with orders, the outermost one stops."""
     cleans, stopped = False, None
-    for core in enclosing_runs(run):
+    for core in iterate_enclosing_runs(run):
         cleans = cleans or (cleanup and cleans_up(core))
         if core.order is not None and not (cleans and core.order.order == r.Order.CANCEL):
             stopped = stop(core, core.order)
@@ -124,7 +124,7 @@ def describe_order(run_id: str, order: PendingOrder) -> str:
 def hint(run_id: str, order: PendingOrder) -> str:
     """Return the hint for a stopped run."""
     if order.order == r.Order.CANCEL:
-        return for_run(RunCancelled.hint, run_id)
+        return insert_run_id(RunCancelled.hint, run_id)
     return f"continue it with agent.runs.resume({run_id!r})"
 
 
@@ -136,12 +136,12 @@ def entry_of(order: PendingOrder) -> r.Record:
     return kind(order.reason, order.by, order.number)
 
 
-def stopped_in(error: BaseException | None) -> RunStopped | None:
+def find_stop_in(error: BaseException | None) -> RunStopped | None:
     """Return the stop in an exception or an exception group."""
     if isinstance(error, RunStopped):
         return error
     if isinstance(error, BaseExceptionGroup):
-        return next(filter(None, map(stopped_in, error.exceptions)), None)
+        return next(filter(None, map(find_stop_in, error.exceptions)), None)
     return None
 
 
@@ -160,7 +160,7 @@ class CleanupScope:
     def begin(self) -> Protocol[None]:
         """Record that cleanup began, once, so that after a crash another process can continue it."""
         run = self._run
-        order = next((core.order for core in enclosing_runs(run) if core.order is not None), None)
+        order = next((core.order for core in iterate_enclosing_runs(run) if core.order is not None), None)
         self._token = _CLEANING.set((*_CLEANING.get(), run.head.stream))
         if order is not None and order.order == r.Order.CANCEL and run.cleanup is None and not run.finished:
             run.cleanup = r.CleanupBegan(order.reason, order.by, order.number)
@@ -178,9 +178,9 @@ def register(run: RunCore) -> None:
     engine = run.engine
     engine.open_runs += 1
     if run.head.fence:
-        mark_descendants(engine.tenancy.process)
-        engine.tenancy.open_streams.add(run.head.stream)
-        ear_of(engine).opened(run)
+        mark_descendants(engine.lease_keeper.process)
+        engine.lease_keeper.open_streams.add(run.head.stream)
+        ear_of(engine).start_polling(run)
 
 
 def unregister(run: RunCore) -> None:
@@ -189,8 +189,8 @@ def unregister(run: RunCore) -> None:
     engine.open_runs -= 1
     run.root.alive = False
     if run.head.fence:
-        engine.tenancy.open_streams.discard(run.head.stream)
-        ear_of(engine).closed(run)
+        engine.lease_keeper.open_streams.discard(run.head.stream)
+        ear_of(engine).stop_polling(run)
 
 
 def ear_of(engine: Engine) -> OrderListener:
@@ -199,7 +199,7 @@ def ear_of(engine: Engine) -> OrderListener:
 
     def make() -> OrderListener:
         ear = OrderListener(place.store)
-        place.tenancy.between_beats = ear.poll
+        place.lease_keeper.between_beats = ear.poll
         return ear
 
     return place.parts.get_or_make(OrderListener, make)
@@ -214,11 +214,11 @@ class OrderListener:
         self._after_ms = 0 if store.one_host else int(ORDER_LOOK_AFTER_SECONDS * 1000)
         self._may_be_told: Any = None
 
-    def opened(self, run: RunCore) -> None:
+    def start_polling(self, run: RunCore) -> None:
         """Start polling for a run."""
         self._runs[run.head.stream] = run, self._store.clock.boot_ms()
 
-    def closed(self, run: RunCore) -> None:
+    def stop_polling(self, run: RunCore) -> None:
         """Stop polling for a run."""
         self._runs.pop(run.head.stream, None)
 
@@ -232,7 +232,7 @@ class OrderListener:
         if self._may_be_told is None:
             self._may_be_told = self._store.watch(0)
         if self._may_be_told():
-            deliver_orders(runs, self._store.read("standing_orders", (_listed(runs),)))
+            deliver_orders(runs, self._store.read("standing_orders", (_list_runs(runs),)))
         for run in runs:
             if run.order is not None:
                 run.interrupt()  # bodies that started after the order

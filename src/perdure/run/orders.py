@@ -8,9 +8,9 @@ import msgspec
 
 from perdure import records as r
 from perdure.errors import RunFinished, RunNotPaused, RunStopped
-from perdure.kernel.names import named
+from perdure.kernel.names import check_storable_name
 from perdure.kernel.protocol import Protocol, Read
-from perdure.run.answers import current_user
+from perdure.run.answers import find_current_user
 from perdure.run.order_delivery import give_order
 from perdure.run.order_handling import PendingOrder
 
@@ -41,7 +41,11 @@ class RunOrder(msgspec.Struct, frozen=True):
 
 def order_run(engine: Engine, run_id: str, order: r.Order, reason: str, by: str | None) -> Protocol[RunOrder]:
     """Give an order to a run of this agent, then to all runs inside it."""
-    pending = PendingOrder(order, named(reason, "a reason"), named(by, "a name") if by is not None else current_user())
+    pending = PendingOrder(
+        order,
+        check_storable_name(reason, "a reason"),
+        check_storable_name(by, "a name") if by is not None else find_current_user(),
+    )
     yield Read(engine.ensure_agent)
     # From the outside in: an outer run must not start another inner run when one has ended.
     given = yield from give_order(engine, engine.name, run_id, pending)

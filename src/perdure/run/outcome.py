@@ -35,9 +35,9 @@ class EffectCall(msgspec.Struct, frozen=True):
         """Its current and earlier names."""
         return (self.function.name, *(self.options.was or ()))
 
-    def injected(self, recorded: RecordedCall) -> dict[str, Any]:
+    def inject(self, recorded: RecordedCall) -> dict[str, Any]:
         """Return the keyword arguments of the body, with the key and the fencing token where it takes them."""
-        return self.function.signature.injected(self.kwargs, recorded.key, recorded.fence)
+        return self.function.signature.inject(self.kwargs, recorded.key, recorded.fence)
 
 
 def begin_again(run: RunCore, recorded: RecordedCall, reason: str) -> Protocol[None]:
@@ -77,8 +77,8 @@ def outcome_of(
     note: str = "",
 ) -> tuple[r.EffectDone, Sequence[Statement]]:
     """Return the entry of an outcome, and the objects that it refers to."""
-    writes = buffer.landing() if buffer.writes else ()
-    usage = buffer.used(recorded.name) if buffer.usage else ()
+    writes = buffer.landing_writes() if buffer.writes else ()
+    usage = buffer.take_usage(recorded.name) if buffer.usage else ()
     done = r.EffectDone(recorded.seq, took_us, how, packed, writes, note, (), usage)
     return done, (*objects, *buffer.objects)
 

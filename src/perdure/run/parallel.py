@@ -45,7 +45,7 @@ def map_items(
     before = was or () if name else [*was, *(f"map {old}" for old in step.was)]
     loop = ItemLoop(run, values, key, name or f"map {step.name}", before)
     jobs = [
-        partial(step.within, Frame(run, loop.path(value, index), outer, "", None), (value,), {})
+        partial(step.call_in_frame, Frame(run, loop.path(value, index), outer, "", None), (value,), {})
         for index, value in enumerate(values)
     ]
     outcomes: list[ProtocolOutcome] = yield Together(jobs, at_once, stops=errors == "raise")

@@ -77,7 +77,7 @@ class RunParking:
         if self.left is not None:
             raise self.left
 
-    def counted(self, begin: Callable[[], Protocol[T]]) -> Protocol[T]:
+    def execute_counted(self, begin: Callable[[], Protocol[T]]) -> Protocol[T]:
         """Execute a step or an effect up to its recorded end. The worker does not leave meanwhile."""
         while not self._enter():
             yield Pause(LOOK_SECONDS)

@@ -17,7 +17,7 @@ NANOS = 1_000_000_000
 """Billionths per dollar."""
 
 
-def priced(usage: ModelUsage, at: int) -> ModelUsage:
+def add_cost(usage: ModelUsage, at: int) -> ModelUsage:
     """Return usage with its cost at a time in milliseconds since 1970; unchanged if the price is unknown."""
     for model, provider in _readings(usage):
         found = _price(usage, model, provider, at)

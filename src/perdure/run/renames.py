@@ -39,9 +39,9 @@ def adopt(
     names = [name for name in (function.name, *(options.was or ())) if (place.path, name) in known]
     if not names:
         return None
-    for ident in (place.ident, *function.earlier_idents(arguments, options)):
+    for ident in (place.ident, *function.iterate_earlier_idents(arguments, options)):
         for name in names:
-            if (name, ident) != (place.name, place.ident) and (one := _next(ledger, place.path, name, ident)):
+            if (name, ident) != (place.name, place.ident) and (one := _find_next(ledger, place.path, name, ident)):
                 _take(ledger, one, place)
                 return one
     return None
@@ -54,7 +54,7 @@ def _names(ledger: Ledger) -> set[tuple[str, str]]:
     return ledger.names
 
 
-def _next(ledger: Ledger, path: str, name: str, ident: bytes) -> RecordedCall | None:
+def _find_next(ledger: Ledger, path: str, name: str, ident: bytes) -> RecordedCall | None:
     for nth, one in enumerate(ledger.calls.get((path, name, ident), ())):
         if (one.name, one.ident) == (name, ident) and not one.consumed and not one.blank:
             one.origin = one.origin or r.CallIdentity(path, name, ident, nth)
@@ -75,7 +75,7 @@ def _take(ledger: Ledger, one: RecordedCall, place: CallPosition) -> None:
     calls[place.nth] = one
 
 
-def same_arguments(ledger: Ledger, path: str, ident: bytes) -> list[RecordedCall]:
+def find_same_arguments(ledger: Ledger, path: str, ident: bytes) -> list[RecordedCall]:
     """Return effects of earlier openings with these arguments that may have happened, whatever their names."""
     if ledger.by_arguments is None:
         ledger.by_arguments = {}
@@ -91,27 +91,27 @@ def move_scope(ledger: Ledger, old: str, new: str) -> None:
         return
     ledger.within = ledger.loops = ledger.names = None
 
-    def moved(path: str) -> str:
+    def move_path(path: str) -> str:
         return new + path[len(old) :]
 
     for key in [key for key in ledger.calls if key[0].startswith(old)]:
-        earlier, place = ledger.calls.pop(key), (moved(key[0]), *key[1:])
+        earlier, place = ledger.calls.pop(key), (move_path(key[0]), *key[1:])
         for nth, one in enumerate(earlier):
             one.origin = one.origin or r.CallIdentity(*key, nth)
             one.path = place[0]
-        ledger.calls[place] = _merged(earlier, ledger.calls.get(place, []))
-    ledger.items |= {moved(path) for path in ledger.items if path.startswith(old)}
+        ledger.calls[place] = _merge_calls(earlier, ledger.calls.get(place, []))
+    ledger.items |= {move_path(path) for path in ledger.items if path.startswith(old)}
     lists: tuple[dict[Any, list[Any]], ...] = (ledger.effects, ledger.operations, ledger.waits)
     for by_key in lists:
         for key in [key for key in by_key if key[0].startswith(old)]:
-            place, first = (moved(key[0]), *key[1:]), by_key.pop(key)
+            place, first = (move_path(key[0]), *key[1:]), by_key.pop(key)
             then = by_key.get(place, [])
             # A repeated question has the same position as the first.
             by_key[place] = [one for one in first if not then or getattr(one, "how", "") not in AGAIN] + then
     by_scope: tuple[dict[str, list[Any]], ...] = (ledger.landed, ledger.item_usage)
     for by_path in by_scope:
         for path in [path for path in by_path if path.startswith(old)]:
-            by_path[moved(path)] = by_path.pop(path) + by_path.get(moved(path), [])
+            by_path[move_path(path)] = by_path.pop(path) + by_path.get(move_path(path), [])
 
 
 def _has_loop(ledger: Ledger, prefix: str) -> bool:
@@ -123,7 +123,7 @@ def _has_loop(ledger: Ledger, prefix: str) -> bool:
     return prefix in ledger.loops
 
 
-def _merged(earlier: list[RecordedCall], later: list[RecordedCall]) -> list[RecordedCall]:
+def _merge_calls(earlier: list[RecordedCall], later: list[RecordedCall]) -> list[RecordedCall]:
     """Merge calls of one kind that were recorded under two names of their loop."""
     pairs = zip_longest(earlier, later)
     return [a if a is not None and (b is None or not a.blank) else b for a, b in pairs]

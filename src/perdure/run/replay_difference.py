@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure import records as r
 from perdure.errors import Diverged, ReplayDiffers, RunFinished
-from perdure.kernel.program_line import calling_line, shown
+from perdure.kernel.program_line import find_calling_line, format_value
 
 if TYPE_CHECKING:
     from perdure.run.core import RunCore
@@ -18,16 +18,16 @@ HINT = (
 )
 
 
-def keeps_recorded(
+def handle_difference(
     run: RunCore, what: str, recorded: Any, value: Any, *, telemetry: bool = False, line: str = ""
 ) -> bool:
     """Handle a value that differs from the recorded one. Returns False if the new one must be recorded.
 
     `telemetry` (events, progress, usage) only warns, except in strict mode and on finished runs.
     """
-    line = line or calling_line()
+    line = line or find_calling_line()
     where = f" at {line}" if line else ""
-    text = f"{what} is {shown(value)}{where}, and run {run.id!r} has recorded {shown(recorded)}"
+    text = f"{what} is {format_value(value)}{where}, and run {run.id!r} has recorded {format_value(recorded)}"
     if run.on_change == "rerun":
         if run.finished:
             raise RunFinished(f"{text}; the run is finished, and records nothing new")

@@ -20,7 +20,7 @@ from perdure.errors import (
     VersionConflict,
     WorkflowProblem,
 )
-from perdure.kernel.program_line import at_line
+from perdure.kernel.program_line import format_calling_line
 from perdure.kernel.protocol import Invoke, Pause, Protocol
 from perdure.kernel.scope import Frame
 from perdure.platform.failpoints import Site
@@ -30,7 +30,7 @@ from perdure.run.function import EXPLICIT, CallOptions, DurableFunction
 from perdure.run.ledger import RecordedCall
 from perdure.run.order_handling import stop_if_ordered
 from perdure.run.unstorable import stays_failed
-from perdure.store.base import Statement, holds
+from perdure.store.base import Statement, is_storable_name
 from perdure.values.codec.salvage import salvage
 from perdure.values.limits import ORDER_LOOK_SECONDS, RETRY_BACKOFF_SECONDS_MAX
 
@@ -76,7 +76,7 @@ def _call_again(
         run.land(frame, recorded.take_writes())
         return (yield from run.recall(recorded))
     if recorded is not None and recorded.failed and stays_failed(run.ledger, recorded, options):
-        raise raised_again(run, recorded)
+        raise rebuild_failure(run, recorded)
     attempts = 0
     if recorded is not None:
         _refuse_doubt(run, recorded)
@@ -96,14 +96,14 @@ def _refuse_doubt(run: RunCore, recorded: RecordedCall) -> None:
     """Raise for an effect in doubt that the code now declares as a step: repeating it could be a duplicate."""
     if recorded.effect and recorded.in_doubt:
         raise Diverged(
-            f"{recorded.name}{at_line()} is a step now, but was an effect when run {run.id!r} started it (entry "
-            f"{recorded.seq}): its outcome is unknown. Nothing was executed, and everything recorded is kept",
+            f"{recorded.name}{format_calling_line()} is a step now, but was an effect when run {run.id!r} started it "
+            f"(entry {recorded.seq}): its outcome is unknown. Nothing was executed, and everything recorded is kept",
             hint=f"record its outcome with `perdure answer {shlex.quote(run.id)}{run.store_option}`, or keep it an "
             'effect until then, with in_doubt="retry" if it may be repeated',
         )
 
 
-def _before_new_work(frame: Frame, name: str, ident: bytes) -> Protocol[None]:
+def _prepare_new_work(frame: Frame, name: str, ident: bytes) -> Protocol[None]:
     """Obey orders to the run, and record its savings."""
     run = core_of(frame)
     try:
@@ -130,7 +130,7 @@ def _execute(
     run = core_of(frame)
     since = run.head.seq
     if run.has_orders or run.account.owes_credit:
-        yield from _before_new_work(frame, function.name, ident)
+        yield from _prepare_new_work(frame, function.name, ident)
     while True:
         if run.account.budgets:
             check_budgets(run)
@@ -143,7 +143,7 @@ def _execute(
                 result = yield Invoke(function.call, args, kwargs, body, options.timeout, stops=True)
                 packed, objects = run.pack(result, f"{function.name}()")
             except BaseException as error:  # cancelled or interrupted: only its cost is recorded
-                run.account.record_lost(used_in(body, call.name))
+                run.account.record_lost(collect_usage(body, call.name))
                 attempts += 1
                 if not isinstance(error, Exception):
                     raise
@@ -152,12 +152,12 @@ def _execute(
                 continue
             buffer = body.buffer
             assert buffer is not None
-            writes = buffer.landing() if buffer.writes else ()
+            writes = buffer.landing_writes() if buffer.writes else ()
             took_us = (time.perf_counter_ns() - begun) // 1000
             # The step's completion: after this commit, the result and all writes of the body are durable.
-            usage = buffer.used(call.name) if buffer.usage else ()
+            usage = buffer.take_usage(call.name) if buffer.usage else ()
             done, made = r.StepDone(call, since, took_us, packed, writes, (), usage), (*objects, *buffer.objects)
-            plain = None if buffer.asks else run.plain_commit(_DONE, done, made)
+            plain = None if buffer.asks else run.make_plain_commit(_DONE, done, made)
             try:
                 if plain is not None:
                     yield plain
@@ -202,9 +202,9 @@ def _tries_again(
     return True
 
 
-def used_in(body: Frame, name: str) -> tuple[r.ModelUsage, ...]:
+def collect_usage(body: Frame, name: str) -> tuple[r.ModelUsage, ...]:
     """Return the usage of a body, whether it succeeded or not."""
-    return body.buffer.used(name) if body.buffer is not None else ()
+    return body.buffer.take_usage(name) if body.buffer is not None else ()
 
 
 def _is_ours(error: Exception) -> bool:
@@ -263,7 +263,7 @@ def wait_until(run: RunCore, at: int) -> Protocol[None]:
         seconds -= ORDER_LOOK_SECONDS
 
 
-def raised_again(run: RunCore, recorded: RecordedCall) -> BaseException:
+def rebuild_failure(run: RunCore, recorded: RecordedCall) -> BaseException:
     """Return the exception of a recorded failure."""
     error: BaseException = run.unpack(recorded.error)
     assert isinstance(error, BaseException)
@@ -281,4 +281,4 @@ def mark(error: BaseException, run: RunCore, seq: int) -> None:
 def describe(error: BaseException) -> str:
     """Describe an exception in one line that can be stored: messages may contain any characters."""
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return text if holds(text) else text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+    return text if is_storable_name(text) else text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")

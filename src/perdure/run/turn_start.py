@@ -8,7 +8,7 @@ import msgspec
 
 from perdure import records as r
 from perdure.errors import StoreBusy
-from perdure.journal.agent_writes import RequireRevision, SetKey, resolved
+from perdure.journal.agent_writes import RequireRevision, SetKey, resolve_writes
 from perdure.run.core import RunCore
 from perdure.run.ledger import Ledger
 from perdure.store.base import Script, Statement, Store
@@ -39,7 +39,7 @@ class TurnStart(msgspec.Struct, frozen=True):
 
     def entries(self, store: Store) -> Script[tuple[list[r.Record], list[Statement]]]:
         """Return the entries that follow `RunStarted` in the same commit, decided inside it."""
-        changes, made = yield from resolved(store, self.asks, self.unchanged)
+        changes, made = yield from resolve_writes(store, self.asks, self.unchanged)
         message = r.RunWrite(r.WriteOp.MESSAGE, "", self.message)
         seen = r.RunWrite(r.WriteOp.VALUE, SNAPSHOT, self.snapshot)
         return [r.Wrote("", message, landed=changes), r.Wrote("", seen)], [*self.objects, *made]
@@ -47,13 +47,13 @@ class TurnStart(msgspec.Struct, frozen=True):
 
 def snapshot_in(ledger: Ledger) -> bytes | None:
     """Return the recorded state of the thread at the start of a turn; None for a run that is no turn."""
-    recorded = ledger.recorded_write("", r.WriteOp.VALUE, SNAPSHOT, 0)
+    recorded = ledger.find_write("", r.WriteOp.VALUE, SNAPSHOT, 0)
     return recorded.value if recorded is not None else None
 
 
 def consume_start(run: RunCore) -> None:
     """Let the code of a turn see what landed with its start. It is recorded, and not written by the code."""
-    message = run.ledger.recorded_write("", r.WriteOp.MESSAGE, "", 0)
+    message = run.ledger.find_write("", r.WriteOp.MESSAGE, "", 0)
     if message is not None and snapshot_in(run.ledger) is not None:
         run.root.count(f"\0write {r.WriteOp.MESSAGE}", b"")
         run.land(run.root, (message,))

@@ -18,7 +18,7 @@ from perdure.kernel.scope import BegunCall, frame_of
 from perdure.platform.failpoints import Site
 from perdure.records.forks import StateReset
 from perdure.run.core import RunCore, view_of
-from perdure.run.history import HistorySegment, Stays, chapters, remaining_effects, without_undone
+from perdure.run.history import HistorySegment, Stays, chapters, drop_undone, list_remaining_effects
 from perdure.run.ledger import Ledger, UndoPoint
 
 EFFECTS = ("keep", "again")
@@ -54,14 +54,14 @@ def undo(run: RunCore, steps: int, effects: str) -> Protocol[Undo]:
     run.check_open()
     events: list[r.JournalEntry] = yield Read(_events, (run,))
     now = chapters(events)[-1]
-    begun = run.root.begun_last(steps)
+    begun = run.root.last_begun_calls(steps)
     if len(begun) < steps:
         raise PointNotFound(f"run {run.id!r} has done {len(begun)} steps, so {steps} cannot be undone")
-    to = min(_before(now.events, run.ledger, one) for one in begun)
+    to = min(_find_entry_before(now.events, run.ledger, one) for one in begun)
     undone = plan(now.events, to, steps, effects, inside=True)
     seq = yield from run.commit(Site.UNDO, undone)
     before = list(now.events)
-    left = without_undone(before, undone)
+    left = drop_undone(before, undone)
     run.root.rewind_counts(steps)
     run.rewind(_turn(before, HistorySegment(seq, undone, len(left), left), run.ledger))
     return undo_report(before, undone)
@@ -83,16 +83,16 @@ def plan(
     later = [seq for seq in ledger.by_intent if seq > to]
     kept = [seq for seq in later if effects == "keep" or ledger.by_intent[seq].in_doubt]
     bare = r.Undone(to, steps, inside, tuple(kept), by=by)
-    left = without_undone(events, bare)
+    left = drop_undone(events, bare)
     then, now = view_of(left).state, view_of(events).state
     changed = [key for key in sorted(then.keys() | now.keys()) if then.get(key) != now.get(key)]
     state = [StateReset(key, then.get(key, b"")) for key in changed]
-    asked = {seq for seq in _open(events) if seq > to} - _open(left)
+    asked = {seq for seq in _find_open_intents(events) if seq > to} - _find_open_intents(left)
     undone: r.Undone = msgspec.structs.replace(bare, state=tuple(state), closes=tuple(sorted(asked)))
     return undone
 
 
-def open_chapters(events: Sequence[r.JournalEntry]) -> Ledger:
+def build_chapters(events: Sequence[r.JournalEntry]) -> Ledger:
     """Return the ledger of the first chapter of a run with undos. It leads to the later ones."""
     found = chapters(events)
     ledgers = [Ledger(chapter.events) for chapter in found]
@@ -101,7 +101,7 @@ def open_chapters(events: Sequence[r.JournalEntry]) -> Ledger:
     ):
         ledger.latest_start = max(ledger.latest_start, after.began - 1)  # the code has passed all of it
         ledger.share(ledgers[-1])
-        ledger.after = _settled(chapter.events, after, next_ledger)
+        ledger.after = _settle_chapter(chapter.events, after, next_ledger)
     for event in events:
         if isinstance(event.record, r.Forked):
             for ledger in ledgers:
@@ -114,10 +114,10 @@ def _turn(before: Sequence[r.JournalEntry], chapter: HistorySegment, old: Ledger
     ledger.share(old)
     if old.forked is not None:
         ledger.override(old.forked)
-    return _settled(before, chapter, ledger)
+    return _settle_chapter(before, chapter, ledger)
 
 
-def _settled(before: Sequence[r.JournalEntry], chapter: HistorySegment, ledger: Ledger) -> UndoPoint:
+def _settle_chapter(before: Sequence[r.JournalEntry], chapter: HistorySegment, ledger: Ledger) -> UndoPoint:
     """Mark entries before the undo as consumed, because the code has passed them. Kept effects can be matched again."""
     undone = chapter.undone
     assert undone is not None
@@ -138,7 +138,7 @@ def _events(run: RunCore) -> list[r.JournalEntry]:
     return events_of(run.store, run.head.stream, fork=run.ledger.forked is not None)
 
 
-def _before(events: Sequence[r.JournalEntry], ledger: Ledger, begun: BegunCall) -> int:
+def _find_entry_before(events: Sequence[r.JournalEntry], ledger: Ledger, begun: BegunCall) -> int:
     """Return the last entry before something that the code began, perhaps in an earlier opening."""
     if not begun.loop:
         return begun.since
@@ -148,7 +148,7 @@ def _before(events: Sequence[r.JournalEntry], ledger: Ledger, begun: BegunCall) 
     return min([begun.since, *(since for since in inside if since), *done])
 
 
-def _open(events: Iterable[r.JournalEntry]) -> set[int]:
+def _find_open_intents(events: Iterable[r.JournalEntry]) -> set[int]:
     found: set[int] = set()
     for event in events:
         record = event.record
@@ -166,5 +166,5 @@ def undo_report(before: Sequence[r.JournalEntry], undone: r.Undone) -> Undo:
         undone.steps,
         undone.to,
         tuple(names[seq] for seq in undone.kept),
-        tuple(remaining_effects(before, undone.to, undone.kept)),
+        tuple(list_remaining_effects(before, undone.to, undone.kept)),
     )

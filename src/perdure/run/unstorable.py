@@ -28,7 +28,7 @@ def release(ledger: Ledger, event: r.JournalEntry, record: r.RunReleased) -> Non
 def stays_failed(ledger: Ledger, recorded: RecordedCall, options: CallOptions) -> bool:
     """Return whether the recorded failure of a step is raised again."""
     if recorded.unstorable is None or ledger.finished is not None:
-        return ledger.continued_after(recorded)
+        return ledger.has_continued_after(recorded)
     if recorded.unstorable != options.version:
         return False
-    return not options.retry_unstorable or ledger.continued_after(recorded)
+    return not options.retry_unstorable or ledger.has_continued_after(recorded)

@@ -13,7 +13,7 @@ import msgspec
 from perdure import records as r
 from perdure.errors import WrongType, WrongValue
 from perdure.journal.project import DAY_MS
-from perdure.kernel.names import named
+from perdure.kernel.names import check_storable_name
 from perdure.kernel.protocol import Protocol, Read
 from perdure.kernel.scope import frame_of
 from perdure.platform.failpoints import Site
@@ -32,7 +32,7 @@ def record(run: RunCore, usage: r.ModelUsage, cost_usd: float | Decimal | None) 
     instead, reported = 0, {name: getattr(usage, name) for name in ("provider", *_TOKENS)}
     if frame.buffer is None:
         nth = frame.count(f"\0write {r.WriteOp.USAGE}", usage.model.encode())
-        recorded = run.ledger.recorded_write(frame.path, r.WriteOp.USAGE, usage.model, nth)
+        recorded = run.ledger.find_write(frame.path, r.WriteOp.USAGE, usage.model, nth)
         if recorded is not None:
             if (yield from run.compare(f"usage of {usage.model}", recorded.value, reported, telemetry=True)):
                 return
@@ -44,7 +44,7 @@ def record(run: RunCore, usage: r.ModelUsage, cost_usd: float | Decimal | None) 
     if cost_usd is not None:
         made = msgspec.structs.replace(usage, cost=prices.nanos_of(cost_usd), unpriced=0)
     elif run.ledger.finished is None:
-        made = yield Read(prices.priced, (usage, run.clock.wall_ms()))
+        made = yield Read(prices.add_cost, (usage, run.clock.wall_ms()))
     for budget in run.account.budgets:
         budget.spend(made)
     if frame.buffer is not None:
@@ -58,7 +58,7 @@ def record(run: RunCore, usage: r.ModelUsage, cost_usd: float | Decimal | None) 
 _TOKENS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_write_tokens")
 
 
-def reported(
+def check_report(
     model: object,
     provider: object,
     input_tokens: int,
@@ -68,7 +68,7 @@ def reported(
 ) -> r.ModelUsage:
     """Check the reported numbers of one call. The cost is added later."""
     for what, name in (("model", model), ("provider", provider)):
-        named(name, f"usage({what}=)", empty=what != "model", error=WrongValue)
+        check_storable_name(name, f"usage({what}=)", empty=what != "model", error=WrongValue)
     counts = (input_tokens, output_tokens, cached_input_tokens, cache_write_tokens)
     for what, count in zip(("input", "output", "cached_input", "cache_write"), counts, strict=True):
         if type(count) is not int:
@@ -131,7 +131,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
         if self.cost_usd is None:
             return "cost unknown"
         unknown = f" + {self.unpriced_calls:,} of unknown cost" if self.unpriced_calls else ""
-        return in_dollars(self.cost_usd) + unknown
+        return format_dollars(self.cost_usd) + unknown
 
     def __str__(self) -> str:
         calls = f"{self.calls:,} call{'' if self.calls == 1 else 's'}"
@@ -191,7 +191,7 @@ class UsageLine(msgspec.Struct, frozen=True):
 T = TypeVar("T", bound=Totals)
 
 
-def grouped(kind: Callable[[Sequence[UsageLine]], T], lines: Iterable[UsageLine], by: str) -> dict[str, T]:
+def group_totals(kind: Callable[[Sequence[UsageLine]], T], lines: Iterable[UsageLine], by: str) -> dict[str, T]:
     """Return the totals for each run, model, day, step or agent, sorted by name."""
     groups: dict[str, list[UsageLine]] = {}
     for line in lines:
@@ -199,7 +199,7 @@ def grouped(kind: Callable[[Sequence[UsageLine]], T], lines: Iterable[UsageLine]
     return {name: kind(groups[name]) for name in sorted(groups)}
 
 
-def _summed(lines: Sequence[UsageLine]) -> dict[str, Any]:
+def _sum_lines(lines: Sequence[UsageLine]) -> dict[str, Any]:
     whole = r.ModelUsage("", calls=0)
     for line in lines:
         whole += line.usage
@@ -217,24 +217,24 @@ def _summed(lines: Sequence[UsageLine]) -> dict[str, Any]:
 
 def totals_of(lines: Sequence[UsageLine]) -> Totals:
     """Sum up usage."""
-    return Totals(**_summed(lines))
+    return Totals(**_sum_lines(lines))
 
 
-def saved_of(lines: Sequence[UsageLine]) -> SavedTotals:
+def sum_savings(lines: Sequence[UsageLine]) -> SavedTotals:
     """Sum up savings."""
     seconds = sum(line.took_us for line in lines) / 1e6
-    return SavedTotals(**_summed(lines), steps=sum(line.steps for line in lines), seconds=seconds)
+    return SavedTotals(**_sum_lines(lines), steps=sum(line.steps for line in lines), seconds=seconds)
 
 
 def usage_of(lines: Sequence[UsageLine]) -> Usage:
     """Return the result of `agent.usage()`."""
-    by = partial(grouped, totals_of, lines)
-    return Usage(**_summed(lines), by_run=by("run"), by_model=by("model"), by_day=by("day"), by_step=by("step"))
+    by = partial(group_totals, totals_of, lines)
+    return Usage(**_sum_lines(lines), by_run=by("run"), by_model=by("model"), by_day=by("day"), by_step=by("step"))
 
 
 def savings_of(lines: Sequence[UsageLine]) -> Savings:
     """Return the result of `agent.savings()`."""
-    by, whole = partial(grouped, saved_of, lines), msgspec.structs.asdict(saved_of(lines))
+    by, whole = partial(group_totals, sum_savings, lines), msgspec.structs.asdict(sum_savings(lines))
     return Savings(**whole, by_run=by("run"), by_model=by("model"), by_day=by("day"))
 
 
@@ -261,7 +261,7 @@ def _day(number: int) -> str:
     return moment(number * DAY_MS).date().isoformat()
 
 
-def in_dollars(amount: float) -> str:
+def format_dollars(amount: float) -> str:
     """Format an amount of money: with cents, and four digits below a dollar.
 
     >>> in_dollars(1234.5), in_dollars(0.0123), in_dollars(0.00001)

@@ -16,7 +16,7 @@ import msgspec
 from perdure import records as r
 from perdure.errors import EffectInsideStep, RunWaiting, WaitTimeout, WrongType, WrongValue
 from perdure.journal import objects
-from perdure.kernel.names import named
+from perdure.kernel.names import check_storable_name
 from perdure.kernel.protocol import Pause, Protocol, Read
 from perdure.kernel.scope import Frame, frame_of
 from perdure.platform.failpoints import Site
@@ -80,12 +80,12 @@ def ask(
     packed, made = objects.pack(run.store, listed, "choices") if listed is not None else (b"", ())
     wait = WaitRequest("ask", ident, _question(question), deadline(run, timeout), packed, made, _answer_to(run))
 
-    def fits(value: Any) -> Any:
+    def check_answer(value: Any) -> Any:
         if listed is not None and value not in listed:
             raise WrongValue(f"{value!r} is none of {', '.join(map(repr, listed))}")
         return convert(value, schema)
 
-    return (yield from _answered(frame, wait, fits, default))
+    return (yield from _await_answer(frame, wait, check_answer, default))
 
 
 def approve(run: RunCore, question: str, timeout: Duration | None, default: Any, id: str | None) -> Protocol[bool]:
@@ -95,12 +95,12 @@ def approve(run: RunCore, question: str, timeout: Duration | None, default: Any,
         "approve", _ident(id, question), _question(question), deadline(run, timeout), want=_answer_to(run)
     )
 
-    def fits(value: Any) -> Any:
+    def check_answer(value: Any) -> Any:
         if not isinstance(value, bool):
             raise WrongValue(f"{value!r} is neither True nor False")
         return value
 
-    result: bool = yield from _answered(frame, wait, fits, default)
+    result: bool = yield from _await_answer(frame, wait, check_answer, default)
     return result
 
 
@@ -108,7 +108,11 @@ def sleep(run: RunCore, until: Duration | datetime, id: str | None) -> Protocol[
     """Wait until a time. It is fixed when the code first gets here."""
     frame = place_of(run, "sleep")
     # Not identified by the time: computed from the clock, it differs each time for the same sleep.
-    at = _at(until) if isinstance(until, datetime) else run.clock.wall_ms() + int(seconds_of(until, "sleep") * 1000)
+    at = (
+        _parse_deadline(until)
+        if isinstance(until, datetime)
+        else run.clock.wall_ms() + int(seconds_of(until, "sleep") * 1000)
+    )
     shown = datetime.fromtimestamp(at / 1000, UTC).astimezone().isoformat(" ", "seconds")
     wait = WaitRequest("sleep", DIGEST if id is None else _ident(id, None), f"until {shown}", at)
 
@@ -126,9 +130,9 @@ def wait_event(run: RunCore, name: str, timeout: Duration | None, default: Any) 
     taken = run.ledger.taken.setdefault(name, set())
 
     def want(waited: RecordedWait) -> r.WakeCondition:
-        return r.WakeCondition("event", _free_number(taken), owner, run=run.id, name=name)
+        return r.WakeCondition("event", _find_free_number(taken), owner, run=run.id, name=name)
 
-    ident = named(name, "event's name").encode()
+    ident = check_storable_name(name, "event's name").encode()
     wait = WaitRequest("event", ident, f"event {name!r}", deadline(run, timeout), want=want)
 
     def look(waited: RecordedWait) -> Protocol[bool]:
@@ -150,12 +154,12 @@ def wait_event(run: RunCore, name: str, timeout: Duration | None, default: Any) 
 def _take_turn(run: RunCore, taken: set[int]) -> int:
     """Reserve the number of the next event, so that concurrent waiters for one name receive one each."""
     with run.lock:
-        number = _free_number(taken)
+        number = _find_free_number(taken)
         taken.add(number)
     return number
 
 
-def _free_number(taken: Set[int]) -> int:
+def _find_free_number(taken: Set[int]) -> int:
     number = 1
     while number in taken:
         number += 1
@@ -188,7 +192,7 @@ def place_of(run: RunCore, what: str) -> Frame:
 def _ident(id: str | None, asked: Any) -> bytes:
     """Return the identity of a wait when the run is resumed: its id, or the digest of its question."""
     if id is not None:
-        return EXPLICIT + named(id, "an id").encode()
+        return EXPLICIT + check_storable_name(id, "an id").encode()
     return DIGEST + codec.digest(asked, "question")
 
 
@@ -202,7 +206,7 @@ def _question(text: object) -> str:
     return text
 
 
-def _at(when: datetime) -> int:
+def _parse_deadline(when: datetime) -> int:
     if when.tzinfo is None:
         when = when.astimezone()
     return max(1, int(when.timestamp() * 1000))  # 0 is never
@@ -213,7 +217,7 @@ def deadline(run: RunCore, timeout: Duration | None) -> int:
     return 0 if timeout is None else run.clock.wall_ms() + int(seconds_of(timeout, "timeout") * 1000)
 
 
-def _answered(frame: Frame, wait: WaitRequest, fits: Callable[[Any], Any], default: Any) -> Protocol[Any]:
+def _await_answer(frame: Frame, wait: WaitRequest, fits: Callable[[Any], Any], default: Any) -> Protocol[Any]:
     """Wait until somebody gives an acceptable answer."""
     run = core_of(frame)
 
@@ -282,7 +286,7 @@ def wait_for(frame: Frame, wait: WaitRequest, look: WaitPoll) -> Protocol[Record
 def _begin(run: RunCore, call: r.CallIdentity, wait: WaitRequest) -> Protocol[RecordedWait]:
     began = r.WaitBegan(call, run.head.seq, wait.kind, wait.text, wait.until, wait.choices)
     # Withdraw questions of an earlier version of the code: their answers would lead nowhere.
-    instead = run.ledger.unasked_waits(call.scope, wait.kind)
+    instead = run.ledger.find_unreached_waits(call.scope, wait.kind)
     seq = yield from run.commit(Site.WAIT_BEGIN, *withdrawn(instead), began, objects=wait.objects)
     for other in instead:
         other.how = "withdrawn"
@@ -304,7 +308,7 @@ def _wait_until_ended(run: RunCore, waited: RecordedWait, wait: WaitRequest, loo
         parking.stop_waiting(waiter)
 
 
-def _always() -> bool:
+def _is_always_true() -> bool:
     return True
 
 
@@ -312,7 +316,7 @@ def _wait_here(
     run: RunCore, waited: RecordedWait, wait: WaitRequest, look: WaitPoll, parking: RunParking | None = None
 ) -> Protocol[None]:
     began = run.clock.boot_ms()
-    may_have_come: Callable[[], bool] = _always if wait.polls else run.store.watch(run.head.stream)
+    may_have_come: Callable[[], bool] = _is_always_true if wait.polls else run.store.watch(run.head.stream)
     while True:
         if may_have_come():
             if (yield from look(waited)):

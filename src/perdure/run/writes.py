@@ -8,11 +8,10 @@ from typing import Any, TypeVar, overload
 
 from perdure import records as r
 from perdure.errors import PerdureError, ResultErased, UnknownAttribute, WrongValue
-from perdure.journal.objects import opened as just_packed
-from perdure.journal.objects import reference
-from perdure.kernel.awaitables import plain
-from perdure.kernel.names import named
-from perdure.kernel.program_line import calling_line
+from perdure.journal.objects import decode_packed, reference
+from perdure.kernel.awaitables import require_plain
+from perdure.kernel.names import check_storable_name
+from perdure.kernel.program_line import find_calling_line
 from perdure.kernel.protocol import Protocol
 from perdure.kernel.scope import Frame, frame_of
 from perdure.platform.failpoints import Site
@@ -20,7 +19,7 @@ from perdure.run.conversation import PIN, PINNED, UNPIN, Conversation, is_pinned
 from perdure.run.core import RunCore
 from perdure.run.ledger import operation_key
 from perdure.run.order_handling import stop_if_ordered
-from perdure.run.replay_difference import keeps_recorded
+from perdure.run.replay_difference import handle_difference
 from perdure.run.state_copies import handed_out
 from perdure.store.base import check_not_deciding, decide
 from perdure.values import codec
@@ -35,19 +34,19 @@ def write(
     """Write now, or with the enclosing step or item. Returns the packed value."""
     check_not_deciding()
     frame = frame_of(run)
-    named(key, f"{path}: a name")
+    check_storable_name(key, f"{path}: a name")
     instead = 0
     if frame.buffer is None:
-        nth = frame.count(*_counted(op, key))
-        if (recorded := run.ledger.recorded_write(frame.path, op, key, nth)) is not None:
-            if (yield from _stands(run, frame, op, recorded, value, path, version)):
+        nth = frame.count(*_count_key(op, key))
+        if (recorded := run.ledger.find_write(frame.path, op, key, nth)) is not None:
+            if (yield from _can_stand(run, frame, op, recorded, value, path, version)):
                 run.land(frame, (recorded,))
                 return recorded.value
             instead, position = nth + 1, recorded.position
         run.check_open()
     else:
         run.check_not_left()  # in a finished run too: a buffered write may be dropped, as it was the first time
-    packed, objects = (b"", ()) if op == r.WriteOp.DELETE else _refused(frame, op, key, run.pack, value, path)
+    packed, objects = (b"", ()) if op == r.WriteOp.DELETE else _encode_or_uncount(frame, op, key, run.pack, value, path)
     made = r.RunWrite(op, key, packed, _position(run, op) if position is None else position, version)
     if frame.buffer is not None:
         frame.buffer.add(made, objects)
@@ -59,7 +58,7 @@ def write(
     return packed
 
 
-def _stands(
+def _can_stand(
     run: RunCore, frame: Frame, op: r.WriteOp, recorded: r.RunWrite, value: Any, path: str, version: int
 ) -> Protocol[bool]:
     """Whether the recorded write stands for this one, which may have another value."""
@@ -67,7 +66,7 @@ def _stands(
     try:
         if op != recorded.op and op in _STATE:
             known = _DELETED if recorded.op == r.WriteOp.DELETE else run.unpack(recorded.value)
-            return keeps_recorded(run, path, known, _DELETED if op == r.WriteOp.DELETE else value)
+            return handle_difference(run, path, known, _DELETED if op == r.WriteOp.DELETE else value)
         if op == r.WriteOp.DELETE:
             return True
         codec.encode(value, path)
@@ -77,7 +76,7 @@ def _stands(
             return True  # a later version of the schema gives the same event another form
         return (yield from run.compare(path, recorded.value, value, telemetry=op == r.WriteOp.EVENT))
     except PerdureError:
-        frame.uncount(*_counted(op, key))  # a refused write is no write: the next one takes its place
+        frame.uncount(*_count_key(op, key))  # a refused write is no write: the next one takes its place
         raise
 
 
@@ -86,14 +85,14 @@ _COMPARED = (*_STATE, r.WriteOp.MESSAGE, r.WriteOp.EVENT)
 _DELETED = "<deleted>"
 
 
-def recorded_value(run: RunCore, key: str, make: Callable[[], Protocol[Any]]) -> Protocol[Any]:
+def record_value(run: RunCore, key: str, make: Callable[[], Protocol[Any]]) -> Protocol[Any]:
     """Return a value that replay sees again. Inside a step it needs no record of its own: the step has one."""
     check_not_deciding()
     frame = frame_of(run)
     if frame.inside:
         return (yield from make())
-    nth = frame.count(*_counted(r.WriteOp.VALUE, key))
-    recorded = run.ledger.recorded_write(frame.path, r.WriteOp.VALUE, key, nth)
+    nth = frame.count(*_count_key(r.WriteOp.VALUE, key))
+    recorded = run.ledger.find_write(frame.path, r.WriteOp.VALUE, key, nth)
     if recorded is not None:
         return (yield from run.load(recorded.value))
     value = yield from make()
@@ -103,8 +102,8 @@ def recorded_value(run: RunCore, key: str, make: Callable[[], Protocol[Any]]) ->
     return value
 
 
-def given(make: Callable[..., T], *args: Any) -> Protocol[T]:
-    """Return what a function returns, for `recorded_value`."""
+def call_once(make: Callable[..., T], *args: Any) -> Protocol[T]:
+    """Return what a function returns, for `record_value`."""
     yield from ()
     return make(*args)
 
@@ -113,15 +112,15 @@ def update(run: RunCore, key: str, make: Callable[[Any], Any]) -> Protocol[Any]:
     """Set a key of `run.state` to a function of its value. A value recorded by an earlier attempt wins."""
     check_not_deciding()
     there = read_key(run, key)
-    value = plain(decide(make, None if there is None else opened(run, there)), make)
+    value = require_plain(decide(make, None if there is None else decode_written(run, there)), make)
     packed = yield from write(run, r.WriteOp.SET, key, value, f"state[{key!r}]")
-    return opened(run, packed)
+    return decode_written(run, packed)
 
 
 def set_result(run: RunCore, value: Any) -> None:
     """`run.result = value`: lands with the enclosing step or item, otherwise when the run ends."""
     if run.ledger.finished is not None:
-        run.result_line = calling_line()
+        run.result_line = find_calling_line()
     frame = frame_of(run)
     packed, objects = run.pack(value, "result")
     if frame.buffer is not None:
@@ -134,7 +133,7 @@ def check_result(run: RunCore) -> Protocol[None]:
     """At the end of a finished run: the result that the code has set last is the recorded one."""
     finished = run.ledger.finished
     if finished is not None and finished.result and run.view.result:
-        value = opened(run, run.view.result)
+        value = decode_written(run, run.view.result)
         yield from run.compare("result", finished.result, value, line=run.result_line)
 
 
@@ -148,23 +147,25 @@ def get_result(run: RunCore) -> Any:
         if frame.buffer is not None:
             made = frame.buffer.result
             if made is not None:
-                return opened(run, made.value)
-    return opened(run, run.view.result) if run.view.result else None
+                return decode_written(run, made.value)
+    return decode_written(run, run.view.result) if run.view.result else None
 
 
-def _counted(op: r.WriteOp, key: str) -> tuple[str, bytes]:
+def _count_key(op: r.WriteOp, key: str) -> tuple[str, bytes]:
     """Return the name and identity by which writes are counted."""
     op, key = operation_key(op, key)
     return f"\0write {op}", key.encode()
 
 
-def _refused(frame: Frame, op: r.WriteOp, key: str, made: Callable[[Any, str], T], value: Any, path: str) -> T:
+def _encode_or_uncount(
+    frame: Frame, op: r.WriteOp, key: str, made: Callable[[Any, str], T], value: Any, path: str
+) -> T:
     """Encode a value. A refused value does not count as a write."""
     try:
         return made(value, path)
     except PerdureError:
         if frame.buffer is None:
-            frame.uncount(*_counted(op, key))
+            frame.uncount(*_count_key(op, key))
         raise
 
 
@@ -202,35 +203,35 @@ def read_key(run: RunCore, key: str) -> bytes | None:
 
 def read_messages(run: RunCore) -> Conversation:
     """Return the conversation in program order."""
-    return run.view.conversation(waiting_writes(run))
+    return run.view.conversation(list_buffered_writes(run))
 
 
-def read_raw(run: RunCore) -> list[tuple[int, bytes]]:
+def read_all_messages(run: RunCore) -> list[tuple[int, bytes]]:
     """Return every message, including compacted ones."""
-    waiting = [(write.position, write.value) for write in waiting_writes(run) if write.op == r.WriteOp.MESSAGE]
+    waiting = [(write.position, write.value) for write in list_buffered_writes(run) if write.op == r.WriteOp.MESSAGE]
     return sorted([*run.view.messages, *waiting], key=lambda message: message[0])
 
 
 def read_values(run: RunCore) -> list[bytes]:
     """Return the values of the visible messages."""
-    if run.view.compacted or any(write.op == r.WriteOp.COMPACT for write in waiting_writes(run)):
-        return [one.value for one in read_messages(run).shown()]
-    return [value for _, value in read_raw(run)]
+    if run.view.compacted or any(write.op == r.WriteOp.COMPACT for write in list_buffered_writes(run)):
+        return [one.value for one in read_messages(run).list_visible()]
+    return [value for _, value in read_all_messages(run)]
 
 
-def waiting_writes(run: RunCore) -> list[r.RunWrite]:
+def list_buffered_writes(run: RunCore) -> list[r.RunWrite]:
     """Return the buffered writes around the caller, outermost first."""
     return [made for frame in reversed(_frames(run)) if frame.buffer is not None for made in frame.buffer.writes]
 
 
-def opened(run: RunCore, packed: bytes) -> Any:
+def decode_written(run: RunCore, packed: bytes) -> Any:
     """Decode a value that the code has written. Its object may still be buffered."""
     identity = reference(packed)
     if identity:
         made = [run.result_objects, *(frame.buffer.objects for frame in _frames(run) if frame.buffer is not None)]
         for statement in (one for objects in made for one in objects):
             if statement.name == "put_object" and statement.args[0] == identity:
-                return just_packed(packed, [statement])
+                return decode_packed(packed, [statement])
     return run.unpack(packed)
 
 
@@ -259,7 +260,7 @@ class StateReader(Mapping[str, Any], KnownAttributes):
         packed = read_key(self._run, key)
         if packed is None:
             raise KeyError(key)
-        return packed, opened(self._run, packed)
+        return packed, decode_written(self._run, packed)
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and read_key(self._run, key) is not None
@@ -288,12 +289,12 @@ class MessageReader(Sequence[Any], KnownAttributes):
     @property
     def raw(self) -> list[Any]:
         """Every message, including compacted ones."""
-        return [opened(self._run, value) for _, value in read_raw(self._run)]
+        return [decode_written(self._run, value) for _, value in read_all_messages(self._run)]
 
     @property
     def pinned(self) -> list[Any]:
         """The messages that compaction and context limits keep."""
-        return [opened(self._run, one.value) for one in read_messages(self._run).shown() if one.pinned]
+        return [decode_written(self._run, one.value) for one in read_messages(self._run).list_visible() if one.pinned]
 
     @overload
     def __getitem__(self, index: int) -> Any: ...
@@ -304,14 +305,14 @@ class MessageReader(Sequence[Any], KnownAttributes):
     def __getitem__(self, index: int | slice) -> Any:
         packed = read_values(self._run)[index]
         if isinstance(packed, list):
-            return [opened(self._run, one) for one in packed]
-        return opened(self._run, packed)
+            return [decode_written(self._run, one) for one in packed]
+        return decode_written(self._run, packed)
 
     def __len__(self) -> int:
         return len(read_values(self._run))
 
     def __iter__(self) -> Iterator[Any]:
-        return iter([opened(self._run, packed) for packed in read_values(self._run)])
+        return iter([decode_written(self._run, packed) for packed in read_values(self._run)])
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({list(self)!r})"
@@ -325,7 +326,7 @@ def append(run: RunCore, message: Any, pinned: bool) -> Protocol[None]:
 
 def pin(run: RunCore, index: int, pinned: bool) -> Protocol[None]:
     """Pin or unpin a visible message."""
-    one = read_messages(run).shown()[index]
+    one = read_messages(run).list_visible()[index]
     if one.covers is not None:
         raise WrongValue("this message is a summary and is always kept; run.uncompact() removes it")
     yield from write(run, r.WriteOp.PIN, PIN if pinned else UNPIN, None, "pin", position=one.position)

@@ -13,7 +13,7 @@ from perdure.errors import NotDurableWarning, StoreUnavailable, WrongValue
 from perdure.platform.failpoints import arm_from_environment
 from perdure.store.address import DATABASE_NAME, FOLDER_NAME, default_folder, file_of, is_embedded, locate, sqlite_path
 from perdure.store.base import Store
-from perdure.store.postgres.url import is_postgres, without_password
+from perdure.store.postgres.url import hide_password, is_postgres
 from perdure.values.clock import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ __all__ = [
     "open_store",
     "sqlite_path",
     "versions_of",
-    "without_password",
+    "hide_password",
 ]
 
 
@@ -57,14 +57,14 @@ def open_store(
         return theirs(url, clock=clock, durability=durability)
     path = sqlite_path(url)
     from perdure.store.sqlite.file import prepare_file
-    from perdure.store.sqlite.read_only import reading_of
+    from perdure.store.sqlite.read_only import find_read_mode
     from perdure.store.sqlite.store import SqliteStore
     from perdure.store.sqlite.watch import refuse_lost_database
 
     reading = None
     if path == ":memory:":
         _warn_about_memory()
-    elif (reading := reading_of(path)) is None:
+    elif (reading := find_read_mode(path)) is None:
         refuse_lost_database(path)
         prepare_file(path, own_folder=os.path.dirname(path) == default_folder())
     return SqliteStore(path, clock=clock, durability=durability, vfs=vfs, wary=wary, reading=reading)
@@ -75,11 +75,11 @@ def versions_of(url: str) -> StoreVersions:
     if is_postgres(url):
         versions: StoreVersions = _server().versions_of(url)
         return versions
-    from perdure.store.schema_version import compared
+    from perdure.store.schema_version import compare_versions
     from perdure.store.sqlite.file import schema_of
 
     found = schema_of(sqlite_path(url))
-    return compared("sqlite", found, found)
+    return compare_versions("sqlite", found, found)
 
 
 def _opener_of(url: str) -> Callable[..., Store] | None:

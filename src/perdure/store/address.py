@@ -37,13 +37,13 @@ def locate(store: str | os.PathLike[str] | None) -> str:
     folder, above = os.getcwd(), ""
     while folder != above:
         if os.path.isdir(found := os.path.join(folder, FOLDER_NAME)):
-            _must_be_ours(found)
+            _require_own_folder(found)
             return f"sqlite:///{os.path.join(found, DATABASE_NAME)}"
         above, folder = folder, os.path.dirname(folder)
     return f"sqlite:///{os.path.join(default_folder(), DATABASE_NAME)}"
 
 
-def _must_be_ours(folder: str) -> None:
+def _require_own_folder(folder: str) -> None:
     """Refuse a folder that another user has planted, for example in /tmp, to read what is stored."""
     us, sudo = os.geteuid(), os.environ.get("SUDO_UID", "")
     owner = os.lstat(folder).st_uid
@@ -92,16 +92,16 @@ def is_embedded(url: str) -> bool:
 
 def _url_of(given: object) -> str:
     if isinstance(given, str):
-        return _of_text(given)
+        return _address_of_text(given)
     if isinstance(given, os.PathLike):
         path = os.fspath(given)
         if isinstance(path, str):
-            return _of_path(path)
+            return _address_of_path(path)
         given = path
     raise StoreTypeInvalid(f"store={type(given).__name__}: pass a str or a path")
 
 
-def _of_path(path: str) -> str:
+def _address_of_path(path: str) -> str:
     """A path object names a file, unless it is a URL whose double slash `Path` has collapsed."""
     _refuse_unkept(path)
     if (scheme := _SCHEME.match(path)) and path[scheme.end() :].startswith("/"):
@@ -109,14 +109,14 @@ def _of_path(path: str) -> str:
     return f"sqlite:///{path}"
 
 
-def _of_text(text: str) -> str:
+def _address_of_text(text: str) -> str:
     _refuse_unkept(text)
     if not text.strip():
         _refuse("the store name is empty", "omit store= for the default store, or pass a file name")
     if text != text.strip() or _CONTROL.search(text):
         _refuse("the store name has surrounding white space or a control character", "strip() it")
     if "://" not in text:
-        return _of_plain_path(text)
+        return _address_of_plain_path(text)
     scheme, _, rest = text.partition("://")
     if scheme == "sqlite":
         sqlite_path(text)
@@ -127,7 +127,7 @@ def _of_text(text: str) -> str:
     return text
 
 
-def _of_plain_path(text: str) -> str:
+def _address_of_plain_path(text: str) -> str:
     if text == MEMORY:
         return f"sqlite://{MEMORY}"
     if text.startswith(":"):

@@ -31,7 +31,7 @@ from perdure.errors import (
 from perdure.platform import failpoints, interrupts
 from perdure.platform.failpoints import CommitMoment, Site, reach
 from perdure.values.clock import Clock
-from perdure.values.locks import after_fork_in_child
+from perdure.values.locks import call_after_fork
 
 if TYPE_CHECKING:
     import asyncio
@@ -67,7 +67,7 @@ class Floats(bytes):
         return struct.unpack(f"<{len(self) // 4}f", self)
 
 
-def holds(text: str) -> bool:
+def is_storable_name(text: str) -> bool:
     """Whether every store accepts a name: PostgreSQL refuses NUL, UTF-8 lone surrogates.
 
     Values are stored as bytes and may have both.
@@ -163,7 +163,7 @@ class UnitOfWork(Generic[T]):
         """Run inside the transaction; raising rolls back this unit and not the others of the batch."""
         raise NotImplementedError
 
-    def joined(self, others: Sequence[UnitOfWork[Any]]) -> UnitOfWork[list[Any]] | None:
+    def join(self, others: Sequence[UnitOfWork[Any]]) -> UnitOfWork[list[Any]] | None:
         """Return one unit for this one and others of its lane, in order, if they can be one commit."""
         return None
 
@@ -286,7 +286,7 @@ class Store(ABC):
         """
         return ""
 
-    def quiesced(self, seconds: float) -> AbstractContextManager[None]:
+    def quiesce(self, seconds: float) -> AbstractContextManager[None]:
         """Hold no write lock meanwhile, so that the process can be stopped. A server ends stopped sessions itself."""
         return nullcontext()
 
@@ -326,7 +326,7 @@ class Store(ABC):
 _OPEN: weakref.WeakSet[Store] = weakref.WeakSet()
 
 
-def open_stores() -> list[Store]:
+def list_open_stores() -> list[Store]:
     """The open stores of this process."""
     return [store for store in list(_OPEN) if not store._closed]
 
@@ -338,7 +338,7 @@ def _after_fork_in_child() -> None:
     _OPEN.clear()
 
 
-after_fork_in_child(_after_fork_in_child)
+call_after_fork(_after_fork_in_child)
 
 
 async def wait_shielded(future: asyncio.Future[T], on_cancel: Callable[[], object] = lambda: None) -> T:

@@ -102,7 +102,7 @@ class Committer:
         return await wait_shielded(ticket.future)
 
     @contextmanager
-    def quiesced(self, seconds: float) -> Iterator[None]:
+    def quiesce(self, seconds: float) -> Iterator[None]:
         """Keep batches from starting meanwhile, unless the caller is inside one or the wait times out."""
         still = self._lead.acquire(timeout=seconds)
         try:
@@ -149,7 +149,7 @@ class Committer:
         try:
             with self._lead:
                 if self._batch:
-                    self._settle(_interrupted(None))
+                    self._settle(_interrupted_error(None))
                 if mine is None or not mine.settled:
                     self._commit_queue(mine)
         finally:
@@ -173,7 +173,7 @@ class Committer:
             self._settle(error)
         except BaseException as error:
             # An interrupt or a bug of one caller is not raised in the others.
-            self._settle(error if len(batch) == 1 else _interrupted(error))
+            self._settle(error if len(batch) == 1 else _interrupted_error(error))
             if batch.ended or mine is not None:
                 raise
         else:
@@ -208,7 +208,7 @@ class Committer:
             _wake(first.wake)
 
 
-def _interrupted(cause: BaseException | None) -> StoreBusy:
+def _interrupted_error(cause: BaseException | None) -> StoreBusy:
     error = StoreBusy("the commit was interrupted; nothing was written")
     error.__cause__ = cause
     return error

@@ -170,7 +170,7 @@ class CommitThreads:
 
     def start(self, task: Callable[[], object]) -> None:
         """Run a task, which handles its own errors, in one of the threads."""
-        self._running().submit(task)
+        self._ensure_executor().submit(task)
 
     async def result_of(self, unit: UnitOfWork[T], commit: CommitTickets) -> T:
         """Commit at the unit's turn. A cancelled caller still waits for the end."""
@@ -196,7 +196,7 @@ class CommitThreads:
         if executor is not None:
             executor.shutdown()
 
-    def _running(self) -> ThreadPoolExecutor:
+    def _ensure_executor(self) -> ThreadPoolExecutor:
         with self._lock:
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="perdure-commit")

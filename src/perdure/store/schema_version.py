@@ -55,7 +55,7 @@ class StoreVersions(msgspec.Struct, frozen=True):
             )
 
 
-def unpublished(shown: str) -> StoreUnavailable:
+def unpublished_error(shown: str) -> StoreUnavailable:
     """Return the error for a store that was made before the first release."""
     return StoreUnavailable(
         f"{shown} was made by a development version of Perdure, before the first release. It was not changed",
@@ -63,7 +63,7 @@ def unpublished(shown: str) -> StoreUnavailable:
     )
 
 
-def compared(dialect: str, found: int, oldest: int) -> StoreVersions:
+def compare_versions(dialect: str, found: int, oldest: int) -> StoreVersions:
     """Compare a store of schema `found` with this program."""
     history = sql.history(dialect)
     steps, new = list[MigrationStep](), set[str]()

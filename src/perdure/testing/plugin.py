@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "stores(*names): run the test on these stores only")
     config.addinivalue_line("markers", "soak: runs for minutes to hours")
     for url in config.getoption("perdure_store"):
-        STORES[url.partition(":")[0]] = _filled(url)
+        STORES[url.partition(":")[0]] = _make_copier(url)
 
 
 def pytest_sessionfinish() -> None:
@@ -47,7 +47,7 @@ def pytest_sessionfinish() -> None:
     SESSION_END.close()
 
 
-def _filled(url: str) -> Callable[[Path], str]:
+def _make_copier(url: str) -> Callable[[Path], str]:
     return lambda folder: url.format(new=f"perdure_{_session}_{next(_numbers)}", folder=folder)
 
 
@@ -75,7 +75,7 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def isolated(homes: Path) -> Iterator[Path]:
+def isolate_home(homes: Path) -> Iterator[Path]:
     """Give each test and its child processes an empty home folder, without PERDURE_* and XDG_* variables.
 
     Otherwise a test could open the user's own store and load the user's models. A test that needs such a variable sets

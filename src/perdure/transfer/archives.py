@@ -21,8 +21,8 @@ from perdure.journal import archive
 from perdure.journal.stream_reader import decoded_compaction
 from perdure.memory.erasure.find import SUFFIX
 from perdure.memory.lifecycle.retention import LET_GO
-from perdure.platform.bounded_lines import ExpansionGauge, split
-from perdure.platform.files import PRIVATE, make_folder, put_in_place, replace_file, temporary_name
+from perdure.platform.bounded_lines import ExpansionGauge, split_lines
+from perdure.platform.files import PRIVATE, make_folder, move_into_place, replace_file, temporary_name
 from perdure.store.base import Store
 from perdure.transfer.collect import AgentInventory
 from perdure.transfer.file_format import (
@@ -72,11 +72,11 @@ class AgentArchives:
         """Yield all existing archives. Afterwards `absent` has the others."""
         for stream in self._its.streams:
             if (compaction := _compaction(stream)) is not None:
-                yield from self._of(compaction)
+                yield from self._iterate_stream_archives(compaction)
         for which in sorted(self._let_go):
-            yield from self._sent(which + SUFFIX, os.path.join(self._folder, which + SUFFIX))
+            yield from self._send_archive(which + SUFFIX, os.path.join(self._folder, which + SUFFIX))
 
-    def _of(self, compaction: r.StreamCompacted) -> Iterator[ExportArchive | ExportArchivePart]:
+    def _iterate_stream_archives(self, compaction: r.StreamCompacted) -> Iterator[ExportArchive | ExportArchivePart]:
         """Yield the archives of one stream, newest first: each names the one before it."""
         name, wanted = compaction.archive, compaction.digest.hex()
         while name:
@@ -94,7 +94,7 @@ class AgentArchives:
                 )
                 return
             if self._is_private(path, found.header):
-                yield from self._sent(known, path)
+                yield from self._send_archive(known, path)
             else:
                 self.absent.append(ExportAbsentArchive(known, self._folder, "it holds data of other agents"))
             name = archive.name_at(self._store.identity, found.header.store, found.header.previous)
@@ -107,7 +107,7 @@ class AgentArchives:
         entries = (line for line in archive.lines_of(path) if isinstance(line, archive.ArchiveEntry))
         return all(self._is_own(r.decode(entry.kind, entry.body)) for entry in entries if entry.body is not None)
 
-    def _sent(self, name: str, path: str) -> Iterator[ExportArchive | ExportArchivePart]:
+    def _send_archive(self, name: str, path: str) -> Iterator[ExportArchive | ExportArchivePart]:
         with open(path, "rb") as file:
             left = os.fstat(file.fileno()).st_size
             yield ExportArchive(name, left)
@@ -121,18 +121,18 @@ def _compaction(stream: ExportStream) -> r.StreamCompacted | None:
     return decoded_compaction(stream.compaction)
 
 
-def missing_archive_notes(absent: Sequence[ExportAbsentArchive]) -> list[str]:
+def note_missing_archives(absent: Sequence[ExportAbsentArchive]) -> list[str]:
     """Return notes about archives that stay behind."""
     sorts: dict[tuple[str, str], list[str]] = {}
     for missing_archive in absent:
         sorts.setdefault((missing_archive.where, missing_archive.why), []).append(missing_archive.name)
     return [
-        f"{_several(names)} of {where} {'stays' if len(names) == 1 else 'stay'} behind: {why}"
+        f"{_join_names(names)} of {where} {'stays' if len(names) == 1 else 'stay'} behind: {why}"
         for (where, why), names in sorts.items()
     ]
 
 
-def _several(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
     return f"archive{'s' if len(names) > 1 else ''} {', '.join(names[:_NAMED_MAX])}{more}"
 
@@ -155,7 +155,7 @@ def check_archives(path: str, digest: bytes, expected: Mapping[str, bytes], let_
             _examine(path, line, parts, wanted)
 
 
-def expected_in(stream: ExportStream, store: str) -> dict[str, bytes]:
+def find_expected(stream: ExportStream, store: str) -> dict[str, bytes]:
     """Return the digest of the newest archive of a stream, by its name in the file."""
     compaction = _compaction(stream)
     name = archive.name_at("", store, compaction.archive) if compaction is not None else ""
@@ -175,7 +175,7 @@ class ArchiveImport:
         self._placed: list[str] = []
         self._made_folder = False
 
-    def put(self) -> tuple[str, ...]:
+    def write_archives(self) -> tuple[str, ...]:
         """Write the archives. Returns notes about them."""
         self._made_folder = not os.path.isdir(self._folder)
         make_folder(self._folder)
@@ -207,14 +207,14 @@ class ArchiveImport:
         if not os.path.lexists(path):
             if not self._is_back and archive.name_at("", "", name) == name == known.partition("-")[2]:
                 return f"archive {name} belongs to this store, which has none of that name: it was left out"
-            put_in_place(aside, path, new=True)
+            move_into_place(aside, path, new=True)
             self._placed.append(path)
         elif name.endswith(SUFFIX):
             return self._merge(name, path, aside)
         elif (digest := _digest_of(path)) != _digest_of(aside):
             if digest or not self._is_back:
                 return f"a different archive {name} exists already: it was left alone"
-            put_in_place(aside, path)
+            move_into_place(aside, path)
         return ""
 
     def _merge(self, name: str, path: str, aside: str) -> str:
@@ -238,7 +238,7 @@ def _archives_in(path: str, digest: bytes) -> Iterator[tuple[ExportArchive, _Arc
             if isinstance(line, ExportArchivePart):
                 raise ExportDamaged(f"{path}: a part of an archive belongs to none")
             if isinstance(line, ExportArchive):
-                _must_be_named(path, line.name)
+                _require_archive_name(path, line.name)
                 parts = _ArchiveBytes(path, line, lines)
                 yield line, parts
                 parts.finish()
@@ -271,7 +271,7 @@ class _ArchiveBytes:
             pass
 
 
-def _must_be_named(path: str, name: str) -> None:
+def _require_archive_name(path: str, name: str) -> None:
     """Raise unless a name is a plain file name of an archive."""
     if not _OF_MEMORIES.fullmatch(name) and archive.name_at("", "", name) != name:
         raise ExportDamaged(f"{path}: {name!r} is not the name of an archive")
@@ -293,14 +293,14 @@ def _examine(path: str, line: ExportArchive, parts: _ArchiveBytes, wanted: dict[
 
 
 def _examine_memories(path: str, line: ExportArchive, parts: _ArchiveBytes) -> None:
-    def damaged(text: object) -> ExportDamaged:
+    def damage_error(text: object) -> ExportDamaged:
         return ExportDamaged(f"{path}: archive {line.name} is damaged: {text}")
 
     try:
-        for one in split(parts.read, line.size, ExpansionGauge(), damaged):
+        for one in split_lines(parts.read, line.size, ExpansionGauge(), damage_error):
             _MEMORY.decode(one)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise damaged(error) from error
+        raise damage_error(error) from error
 
 
 def _memories_in(path: str) -> dict[str, bytes]:

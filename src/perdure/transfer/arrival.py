@@ -23,7 +23,7 @@ from perdure.journal.stream_reader import decoded_compaction
 from perdure.memory.facts import sketch_of
 from perdure.memory.pieces import PUT_WORDS
 from perdure.platform.failpoints import Site
-from perdure.platform.process import COPIED, MOVED, Holder, at_home
+from perdure.platform.process import COPIED, MOVED, Holder, strip_boot_prefix
 from perdure.store.base import Floats, Script, Statement, Store, UnitOfWork
 from perdure.store.rows import first_number
 from perdure.store.spill import ScratchTable
@@ -67,7 +67,7 @@ class ImportedObjects:
         self._engine = engine
         self._file = file
         self._notes = ScratchTable()
-        self._translator = RecordTranslator({}, self.there, ("", ""))
+        self._translator = RecordTranslator({}, self.translate_identity, ("", ""))
         self._batch: dict[bytes, UploadChunk] = {}
         self._batched = 0
         self.upload = 0
@@ -76,14 +76,14 @@ class ImportedObjects:
         """Delete the temporary table."""
         self._notes.close()
 
-    def there(self, identity: bytes, node: bool) -> bytes:
+    def translate_identity(self, identity: bytes, node: bool) -> bytes:
         """Return the id of an object in this store. A missing object belongs to a dropped version.
 
         It gets an id that no object has: a file must not refer to objects of others in this store.
         """
         return self._notes.get(object_key(identity, node)) or bytes(objects.ID_BYTES)
 
-    def all(self, progress: CheckProgress) -> None:
+    def upload_all(self, progress: CheckProgress) -> None:
         """Upload all large values."""
         done, total = 0, self._file.end.objects
         for line in lines_of(self._file.path, self._file.end.sha256):
@@ -103,17 +103,17 @@ class ImportedObjects:
             collect(self._engine.store)
 
     def _take(self, line: ExportObject) -> None:
-        chunk = self._translated(line) if line.node else self._as_stored(line)
+        chunk = self._translate_object(line) if line.node else self._keep_stored(line)
         self._notes.put(object_key(line.id, line.node), chunk.identity)
         if chunk.identity not in self._batch:
             self._batch[chunk.identity] = chunk
             self._batched += len(chunk.stored) + objects.ID_BYTES
 
-    def _translated(self, line: ExportObject) -> UploadChunk:
-        content = self._translator.node(objects.restored(line.size, line.data))
+    def _translate_object(self, line: ExportObject) -> UploadChunk:
+        content = self._translator.node(objects.decompress_object(line.size, line.data))
         return UploadChunk(objects.identify(self._engine.store, content), content, objects.compress(content))
 
-    def _as_stored(self, line: ExportObject) -> UploadChunk:
+    def _keep_stored(self, line: ExportObject) -> UploadChunk:
         """Return a value as it is stored. It is only decompressed to compute its id, because it may be large."""
         running = objects.hasher(self._engine.store)
         for piece in objects.pieces(line.size, line.data):
@@ -125,7 +125,7 @@ class ImportedObjects:
         if first:
             self.upload = int.from_bytes(engine.store.clock.salt()[:8], "big") >> 1 or 1
         chunks = list(self._batch.values())
-        engine.store.submit(Upload(engine.tenancy, engine.store.clock, self.upload, chunks, first=first))
+        engine.store.submit(Upload(engine.lease_keeper, engine.store.clock, self.upload, chunks, first=first))
         self._batch, self._batched = {}, 0
 
 
@@ -190,17 +190,23 @@ class ImportEntries(UnitOfWork[None]):
             if not held:
                 raise UploadLost
         streams = yield from self._add_streams()
-        arriving = _EntryImporter(self._engine.store, self._translator(streams), streams, self._signer, self._created)
+        arriving = _EntryImporter(
+            self._engine.store, self._translator(streams), streams, self._signer, self._translate_creation
+        )
         arriving.there, arriving.origin = self._there, file.header.store
         entries = 0
         for batch in _batches(lines_of(file.path, file.end.sha256)):
             for line in batch:
                 yield from arriving.take(line)
-            if made := arriving.taken():
+            if made := arriving.take_statements():
                 yield made
             entries += sum(isinstance(line, ExportEntry) for line in batch)
             self._progress(min(entries, file.end.entries), file.end.entries)
-        yield [*arriving.sealed(), Statement("renumber_events_of", (arriving.owner,)), *self._uploaded()]
+        yield [
+            *arriving.finish_stream(),
+            Statement("renumber_events_of", (arriving.owner,)),
+            *self._make_upload_statements(),
+        ]
         if arriving.erased:
             store = self._engine.store
             self.token = store.clock.salt().hex()
@@ -235,17 +241,19 @@ class ImportEntries(UnitOfWork[None]):
 
     def _translator(self, streams: dict[int, int]) -> RecordTranslator:
         known = {old: new for old, new in streams.items() if old}
-        return RecordTranslator(known, self._brought.there, (self._file.agent, self._engine.name), self._elsewhere)
+        return RecordTranslator(
+            known, self._brought.translate_identity, (self._file.agent, self._engine.name), self._mark_foreign_holder
+        )
 
-    def _elsewhere(self, holder: Holder) -> Holder:
+    def _mark_foreign_holder(self, holder: Holder) -> Holder:
         """Return a holder that cannot be checked from here, and may still be alive for the original of a copy."""
         mark = MOVED if self._file.header.move and not holder.boot.startswith(COPIED) else COPIED
-        return msgspec.structs.replace(holder, boot=mark + at_home(holder.boot))
+        return msgspec.structs.replace(holder, boot=mark + strip_boot_prefix(holder.boot))
 
-    def _created(self, record: r.AgentCreated) -> r.AgentCreated:
+    def _translate_creation(self, record: r.AgentCreated) -> r.AgentCreated:
         return r.AgentCreated(self._engine.name, self._public_key)
 
-    def _uploaded(self) -> Iterator[Statement]:
+    def _make_upload_statements(self) -> Iterator[Statement]:
         if self._brought.upload:
             yield Statement("drop_upload_objects", (self._brought.upload,))
             yield Statement("drop_upload", (self._brought.upload,))
@@ -294,7 +302,7 @@ class _EntryImporter:
         self.owner = 0
         self.own_head = StreamHead(store.identity, 0, 0)
 
-    def taken(self) -> list[Statement]:
+    def take_statements(self) -> list[Statement]:
         """Return the collected statements."""
         statements, self._statements = self._statements, []
         return statements
@@ -302,7 +310,7 @@ class _EntryImporter:
     def take(self, line: ExportLine) -> Script[None]:
         """Add one line."""
         if isinstance(line, ExportStream):
-            self._statements += self.sealed()
+            self._statements += self.finish_stream()
             self._begin(line)
         elif isinstance(line, ExportEntry):
             yield from self._entry(line)
@@ -346,7 +354,7 @@ class _EntryImporter:
             self._statements += project(self._number, entry.seq, entry.at, left) if left is not None else ()
             return
         record, body = self._translator.body(entry.kind, entry.body)
-        changed = yield from self._placed(record, entry.body == self._stream.compaction)
+        changed = yield from self._place_record(record, entry.body == self._stream.compaction)
         if changed is not record:
             record, body = changed, body[: r.SALT_BYTES] + msgspec.msgpack.encode(changed)
         self._append(entry, body, chain.body_digest(body))
@@ -361,13 +369,13 @@ class _EntryImporter:
                 self._statements.append(Statement("erase_entry", (self._number, seq, chain.body_digest(body))))
                 self.erased = True
 
-    def _placed(self, record: r.Record, tells: bool) -> Script[r.Record]:
+    def _place_record(self, record: r.Record, tells: bool) -> Script[r.Record]:
         """Replace links and keys in a record by those of this store."""
         if isinstance(record, r.AgentCreated):
             created: r.Record = self._created(record)
             return created
         if isinstance(record, r.Forked):
-            if made := self.taken():
+            if made := self.take_statements():
                 yield made
             [links] = yield [Statement("chain_at", (record.origin, record.cut))]
             if not links or not record.origin:
@@ -383,7 +391,7 @@ class _EntryImporter:
             name = archive.name_at(self._store.identity, self.origin, record.archive) or record.archive
             return msgspec.structs.replace(record, kept=kept, archive=name)
         if isinstance(record, r.TaskParked):
-            return (yield from self._parked(record))
+            return (yield from self._translate_parked(record))
         return record
 
     def _text_of(self, record: r.MemoryKept) -> Script[str]:
@@ -396,7 +404,7 @@ class _EntryImporter:
             raise ExportDamaged(f"memory {record.id!r} has no text")
         return text
 
-    def _parked(self, record: r.TaskParked) -> Script[r.Record]:
+    def _translate_parked(self, record: r.TaskParked) -> Script[r.Record]:
         """Translate a parked task that waits for a run of another agent, which may be in this store too."""
         wants = []
         for want in record.wants:
@@ -424,7 +432,7 @@ class _EntryImporter:
         if self._number == self.owner:
             self.own_head = StreamHead(self._store.identity, self.owner, self._stream.fence, self._seq, self._link)
 
-    def sealed(self) -> Sequence[Statement]:
+    def finish_stream(self) -> Sequence[Statement]:
         """Finish the last stream."""
         if self._signer is None or not self._seq or self._number == self.owner:
             return []

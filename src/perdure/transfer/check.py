@@ -14,7 +14,7 @@ import msgspec
 from perdure import records as r
 from perdure.errors import ExportDamaged, JournalDamaged, StoreTooNew, ValueProblem
 from perdure.journal import chain, objects
-from perdure.journal.keys import file_message, signed_by
+from perdure.journal.keys import file_message, is_signed_by
 from perdure.journal.stream_reader import ChainWalk, decoded_compaction
 from perdure.journal.trees.nodes import OBJECT_BYTES_MAX
 from perdure.memory.lifecycle.retention import LET_GO
@@ -77,13 +77,13 @@ class VerifiedExport(msgspec.Struct, frozen=True):
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes about what stayed behind."""
-        return (*archives.missing_archive_notes(self.absent), *waits.wait_notes(self.awaited))
+        return (*archives.note_missing_archives(self.absent), *waits.wait_notes(self.awaited))
 
 
 def check(path: str | os.PathLike[str], progress: CheckProgress | None = None) -> VerifiedExport:
     """Verify a file. Raises `ExportDamaged` with the position of the damage."""
     try:
-        return _ExportCheck(os.fspath(path), progress or (lambda done, total: None)).checked()
+        return _ExportCheck(os.fspath(path), progress or (lambda done, total: None)).check()
     except (JournalDamaged, ValueProblem) as error:
         raise ExportDamaged(f"{path}: {error.message}") from error
     except StoreTooNew as error:
@@ -116,7 +116,7 @@ class _ExportCheck:
         self._absent: list[ExportAbsentArchive] = []
         self._awaited: list[ExportAwaitedRun] = []
 
-    def checked(self) -> VerifiedExport:
+    def check(self) -> VerifiedExport:
         for line in lines_of(self._path):
             if isinstance(line, ExportHeader):
                 self._head_line(line)
@@ -133,7 +133,7 @@ class _ExportCheck:
             elif isinstance(line, ExportEnd):
                 self._end = line
             else:
-                self._beside(line)
+                self._check_other_line(line)
         assert self._header is not None, "`lines_of` checks it"
         assert self._end is not None, "`lines_of` checks it"
         self._close()
@@ -149,7 +149,7 @@ class _ExportCheck:
             raise ExportDamaged(f"{self._path} does not name its agent")
         self._header = header
 
-    def _beside(self, line: object) -> None:
+    def _check_other_line(self, line: object) -> None:
         self._archives += isinstance(line, ExportArchive)
         if isinstance(line, ExportAbsentArchive):
             self._absent.append(line)
@@ -176,14 +176,14 @@ class _ExportCheck:
         compaction = decoded_compaction(stream.compaction)
         self._stream, self._sealed = stream, {}
         self._along = ChainWalk(self._header.store, stream.number, compaction) if stream.number else None
-        self._expected |= archives.expected_in(stream, self._header.store)
+        self._expected |= archives.find_expected(stream, self._header.store)
 
     def _entry(self, entry: ExportEntry) -> None:
         self._entries += 1
         if self._stream is None:
             raise ExportDamaged(f"{self._path}: entry {entry.seq} is in no stream")
         if entry.body is not None:
-            self._first(r.decode(entry.kind, entry.body))
+            self._check_first_record(r.decode(entry.kind, entry.body))
         if self._along is not None:
             # For an incomplete body the chain covers the stored digest.
             body = entry.body if entry.digest is None else None
@@ -192,14 +192,14 @@ class _ExportCheck:
             ):
                 raise ExportDamaged(f"{self._path}: stream {self._stream.number}, entry {seq} ({what}): {text}")
             if self._sealed.pop(entry.seq, entry.chain) != entry.chain:
-                raise self._signed_otherwise(entry.seq)
+                raise self._other_signature_error(entry.seq)
         self._tell()
 
     def _tell(self) -> None:
         if (self._entries + self._objects) % _TOLD_EVERY == 0 and self._header is not None:
             self._progress(min(self._entries, self._header.entries), self._header.entries)
 
-    def _first(self, record: r.Record) -> None:
+    def _check_first_record(self, record: r.Record) -> None:
         if isinstance(record, r.AgentArrived):
             self._arrivals.append(record)
         if isinstance(record, r.MemoryForgotten) and record.reason == LET_GO:
@@ -218,11 +218,11 @@ class _ExportCheck:
         upto = self._along.compaction.upto if self._along.compaction is not None else 0
         for seq in self._sealed:
             if seq > upto:  # the others were compacted
-                raise self._signed_otherwise(seq)
+                raise self._other_signature_error(seq)
         if self._stream.number == self._owner:
             self._head = (self._along.seq, self._along.links[0])
 
-    def _signed_otherwise(self, seq: int) -> ExportDamaged:
+    def _other_signature_error(self, seq: int) -> ExportDamaged:
         number = self._stream.number if self._stream is not None else 0
         return ExportDamaged(f"{self._path}: the signature of stream {number} at entry {seq} does not match")
 
@@ -231,8 +231,8 @@ class _ExportCheck:
         if self._stream is None or self._along is None:
             raise ExportDamaged(f"{self._path}: a seal belongs to no stream")
         message = chain.seal_message(self._header.store, self._stream.number, seal.seq, seal.chain, seal.streams)
-        if seal.public_key != self._header.public_key or not signed_by(seal.public_key, message, seal.signature):
-            raise self._signed_otherwise(seal.seq)
+        if seal.public_key != self._header.public_key or not is_signed_by(seal.public_key, message, seal.signature):
+            raise self._other_signature_error(seal.seq)
         self._sealed[seal.seq] = seal.chain
         if self._stream.kind == "agent":
             self._own_seal = SealedHead(self._stream.number, seal.seq, seal.chain, seal.streams, seal.signature)
@@ -245,7 +245,7 @@ class _ExportCheck:
         if not self._owner:
             raise ExportDamaged(f"{self._path} has no stream of an agent in it")
         message = file_message(end.sha256, end.contents)
-        if end.signature and not signed_by(header.public_key, message, end.signature):
+        if end.signature and not is_signed_by(header.public_key, message, end.signature):
             raise ExportDamaged(f"{self._path} is not signed by its agent")
         if self._contents(header) != ContentDigests(end.contents, end.index):
             raise ExportDamaged(f"{self._path}: its contents do not match its last line")

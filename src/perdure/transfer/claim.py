@@ -13,7 +13,7 @@ from perdure import records as r
 from perdure.errors import AgentExists, StoreUnavailable, WrongValue
 from perdure.journal.departures import departure
 from perdure.kernel.engine import Engine
-from perdure.run.answers import current_user
+from perdure.run.answers import find_current_user
 from perdure.store import file_of
 from perdure.store.base import Rows, Script, Statement
 from perdure.store.rows import first_number
@@ -43,7 +43,7 @@ class ClaimArrival(LeaveStore):
         arrived = r.AgentLeft(
             "moved",
             os.path.abspath(file.path),
-            current_user(),
+            find_current_user(),
             "",
             file.end.sha256,
             there.store.identity,
@@ -57,7 +57,7 @@ class ClaimArrival(LeaveStore):
         name = self._engine.name
         [found, left] = yield [Statement("get_agent", (name,)), departure(name)]
         [rows] = yield [Statement("journal_page", (first_number(found), self._head[0], _PAGE))]
-        if not left or not self._goes_on_from(rows):
+        if not left or not self._is_unchanged_since(rows):
             raise AgentExists(
                 f"agent {name!r} has continued in {self._engine.shown_url} since then; nothing was imported",
                 hint="the move was cancelled: export it again",
@@ -68,7 +68,7 @@ class ClaimArrival(LeaveStore):
             return False
         return (yield from super().script())  # refuses a second destination
 
-    def _goes_on_from(self, rows: Rows) -> bool:
+    def _is_unchanged_since(self, rows: Rows) -> bool:
         """Return whether the agent has done nothing but leave since the file was written."""
         heads = [(seq, link) for seq, _, _, _, link, _ in rows[:1]]
         return heads == [self._head] and all(kind == r.EntryKind.AGENT_LEFT for _, kind, *_ in rows)

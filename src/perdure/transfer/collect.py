@@ -17,7 +17,7 @@ from perdure.errors import AgentNotFound, JournalDamaged, StoreBusy
 from perdure.journal import chain, objects
 from perdure.journal.stream_reader import ChainWalk, decoded_compaction, pages
 from perdure.journal.trees import TREE
-from perdure.journal.trees.nodes import PieceKind, PieceLink, TreePiece, read_node
+from perdure.journal.trees.nodes import PieceKind, PieceLink, TreePiece, parse_node
 from perdure.maintenance.compaction import writer_of
 from perdure.platform.failpoints import Site
 from perdure.store.base import Row, Script, Statement, Store, UnitOfWork
@@ -120,7 +120,7 @@ class RecordOwnership:
         self.streams = streams
 
     @classmethod
-    def of(cls, its: AgentInventory) -> Self:
+    def from_inventory(cls, its: AgentInventory) -> Self:
         """Return the ownership rules for an inventory."""
         return cls(its.owner, {stream.number for stream in its.streams})
 
@@ -155,7 +155,7 @@ class ExportReader:
     def __init__(self, store: Store, its: AgentInventory) -> None:
         self._store = store
         self._its = its
-        self._own = RecordOwnership.of(its)
+        self._own = RecordOwnership.from_inventory(its)
         self.dropped = its.dropped
         self._sent = ScratchTable()
 
@@ -163,12 +163,12 @@ class ExportReader:
         """Delete the temporary table."""
         self._sent.close()
 
-    def all(self) -> Iterator[ExportItem]:
+    def iterate_all(self) -> Iterator[ExportItem]:
         """Yield streams with their entries, then entries in streams of others, then the indexes."""
         for stream in self._its.streams:
             yield stream
             yield from self._stream(stream)
-        yield from self._elsewhere()
+        yield from self._iterate_foreign_entries()
         for _, kind, space, key, part, version, text, embedder, vector, words in self._rows_outside_journal(
             "documents_of"
         ):
@@ -222,7 +222,7 @@ class ExportReader:
                 yield from self._objects_of(own)
         yield ExportEntry(seq, kind, at, body, link, digest)
 
-    def _elsewhere(self) -> Iterator[ExportItem]:
+    def _iterate_foreign_entries(self) -> Iterator[ExportItem]:
         """Yield what runs and processes of other agents wrote for this one, as a stream of its own."""
         seq = 0
         for number, last in self._its.ends.items():
@@ -251,9 +251,9 @@ class ExportReader:
 
     def _objects_of(self, record: r.Record) -> Iterator[ExportObject]:
         plain: list[bytes] = []
-        for packed in objects.packed_in(record, self.dropped):
+        for packed in objects.iterate_packed(record, self.dropped):
             if packed[:1] == TREE:
-                yield from self._below(read_node(packed[1:]))
+                yield from self._iterate_node_objects(parse_node(packed[1:]))
             else:
                 plain.append(objects.reference(packed))
         yield from self._leaves(plain)
@@ -261,28 +261,28 @@ class ExportReader:
     def _leaves(self, identities: Sequence[bytes]) -> Iterator[ExportObject]:
         new = [identity for identity in dict.fromkeys(identities) if not self.is_sent(identity, False)]
         for start in range(0, len(new), PAGE_OBJECTS):
-            for identity, (size, data) in self._fetched(new[start : start + PAGE_OBJECTS]):
-                yield self._sending(ExportObject(identity, False, size, data))
+            for identity, (size, data) in self._fetch(new[start : start + PAGE_OBJECTS]):
+                yield self._make_export_object(ExportObject(identity, False, size, data))
 
-    def _below(self, pieces: Sequence[TreePiece]) -> Iterator[ExportObject]:
+    def _iterate_node_objects(self, pieces: Sequence[TreePiece]) -> Iterator[ExportObject]:
         """Yield what a node refers to, parts first."""
         links = [body for _, body in pieces if isinstance(body, PieceLink)]
         yield from self._leaves([link.identity for link in links if link.kind == PieceKind.LEAF])
         nodes = [link.identity for link in links if link.kind != PieceKind.LEAF]
         new = [identity for identity in dict.fromkeys(nodes) if not self.is_sent(identity, True)]
-        for identity, (size, data) in self._fetched(new):
-            yield from self._below(read_node(objects.restored(size, data)))
-            yield self._sending(ExportObject(identity, True, size, data))
+        for identity, (size, data) in self._fetch(new):
+            yield from self._iterate_node_objects(parse_node(objects.decompress_object(size, data)))
+            yield self._make_export_object(ExportObject(identity, True, size, data))
 
     def is_sent(self, identity: bytes, node: bool) -> bool:
         """Return whether an object was exported already."""
         return self._sent.get(object_key(identity, node)) is not None
 
-    def _sending(self, stored_object: ExportObject) -> ExportObject:
+    def _make_export_object(self, stored_object: ExportObject) -> ExportObject:
         self._sent.put(object_key(stored_object.id, stored_object.node), b"")
         return stored_object
 
-    def _fetched(self, identities: Sequence[bytes]) -> Iterator[tuple[bytes, tuple[int, bytes]]]:
+    def _fetch(self, identities: Sequence[bytes]) -> Iterator[tuple[bytes, tuple[int, bytes]]]:
         found = objects.rows_of(self._store, identities)
         for identity in identities:
             rows = found.get(identity, [])

@@ -14,7 +14,7 @@ import msgspec
 
 from perdure import records as r
 from perdure.journal import objects
-from perdure.platform.process import Holder, at_home
+from perdure.platform.process import Holder, strip_boot_prefix
 from perdure.store.spill import ScratchTable
 from perdure.transfer.file_format import (
     ExportDocument,
@@ -48,7 +48,7 @@ class ContentHasher:
     def __init__(self, agent: str, streams: Mapping[int, int]) -> None:
         self._running, self._beside = sha256(b"perdure contents 1\n"), sha256(b"perdure index 1\n")
         self._known = ScratchTable()
-        self._translator = RecordTranslator(streams, self._name_of, (agent, ""), _without_holder)
+        self._translator = RecordTranslator(streams, self._name_of, (agent, ""), _strip_holder)
 
     def close(self) -> None:
         """Delete the temporary table."""
@@ -77,7 +77,7 @@ class ContentHasher:
 
     def _object(self, stored_object: ExportObject) -> None:
         if stored_object.node:
-            digest = sha256(self._translator.node(objects.restored(stored_object.size, stored_object.data)))
+            digest = sha256(self._translator.node(objects.decompress_object(stored_object.size, stored_object.data)))
         else:
             digest = sha256()
             for piece in objects.pieces(stored_object.size, stored_object.data):
@@ -90,14 +90,14 @@ class ContentHasher:
 
     def _body(self, kind: int, body: bytes) -> bytes:
         record = self._translator.record(r.decode(kind, body))
-        return body[: r.SALT_BYTES] + _ENCODER.encode(_without_store_keys(record))
+        return body[: r.SALT_BYTES] + _ENCODER.encode(_strip_store_keys(record))
 
 
-def _without_holder(holder: Holder) -> Holder:
-    return msgspec.structs.replace(holder, boot=at_home(holder.boot))
+def _strip_holder(holder: Holder) -> Holder:
+    return msgspec.structs.replace(holder, boot=strip_boot_prefix(holder.boot))
 
 
-def _without_store_keys(record: r.Record) -> r.Record:
+def _strip_store_keys(record: r.Record) -> r.Record:
     """Return a record without data that depends on the store: links, keyed digests, and the agent's key."""
     if isinstance(record, r.AgentCreated):
         return r.AgentCreated("", b"")

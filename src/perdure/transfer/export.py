@@ -17,11 +17,11 @@ from perdure.journal.append import Append, StreamHead
 from perdure.journal.departures import departure, refuse_departed
 from perdure.journal.keys import file_message
 from perdure.maintenance.compaction import writer_of
-from perdure.platform.bounded_lines import padding
+from perdure.platform.bounded_lines import make_padding
 from perdure.platform.failpoints import CommitMoment, Site, reach
 from perdure.platform.files import atomic_write
 from perdure.platform.process import host_name
-from perdure.run.answers import current_user
+from perdure.run.answers import find_current_user
 from perdure.store.base import Rows, Script, Statement, UnitOfWork
 from perdure.transfer import archives, waits
 from perdure.transfer.archives import AgentArchives
@@ -87,16 +87,16 @@ class ExportOptions(msgspec.Struct, frozen=True):
 
 def export(engine: Engine, path: str, wish: ExportOptions, progress: ExportProgress | None = None) -> Exported:
     """Write an agent into a file. With `move`, this store accepts no more writes for it."""
-    _must_make_sense(engine, wish)
+    _check_wish(engine, wish)
     path, told = os.path.abspath(path), progress or (lambda done, total: None)
     _refuse_to_overwrite(path)
     if wish.dry_run:
-        return _written(engine, path, _NullFile(), wish, told)
-    left = r.AgentLeft("moved", f"{host_name()}:{path}", current_user())
+        return _write_export(engine, path, _NullFile(), wish, told)
+    left = r.AgentLeft("moved", f"{host_name()}:{path}", find_current_user())
     was_here = wish.move and engine.store.submit(LeaveStore(engine, left))
     try:
-        with _new_file(path) as file:
-            return _written(engine, path, file, wish, told)
+        with _create_file(path) as file:
+            return _write_export(engine, path, file, wish, told)
     except BaseException as error:
         if isinstance(error, OSError) and error.filename is None:
             error.filename = path  # names the file that could not be written
@@ -114,10 +114,10 @@ def retire(engine: Engine, reason: str = "") -> None:
     """Stop accepting writes for the agent."""
     if not engine.is_known():
         raise AgentNotFound(f"the store has no agent {engine.name!r}")
-    engine.store.submit(LeaveStore(engine, r.AgentLeft("retired", "", current_user(), reason)))
+    engine.store.submit(LeaveStore(engine, r.AgentLeft("retired", "", find_current_user(), reason)))
 
 
-def _must_make_sense(engine: Engine, wish: ExportOptions) -> None:
+def _check_wish(engine: Engine, wish: ExportOptions) -> None:
     if wish.private_key and not wish.passphrase:
         raise WrongValue("private_key=True needs passphrase=, which encrypts the key")
     if wish.passphrase is not None and not wish.private_key:
@@ -138,18 +138,20 @@ def _refuse_to_overwrite(path: str) -> None:
 
 
 @contextmanager
-def _new_file(path: str) -> Iterator[Any]:
+def _create_file(path: str) -> Iterator[Any]:
     """Write to a temporary file, and move it into place once it is complete and durable. Never overwrites."""
     with atomic_write(path, new=True) as file:
         yield file
         reach(Site.LEAVE, CommitMoment.WRITTEN)
 
 
-def _written(engine: Engine, path: str, file: Any, wish: ExportOptions, progress: ExportProgress) -> Exported:
+def _write_export(engine: Engine, path: str, file: Any, wish: ExportOptions, progress: ExportProgress) -> Exported:
     import zstandard
 
     store, its = engine.store, belongings(engine.store, engine.name)
-    shelf = AgentArchives(store, wish.archive or archiving.folder_of(store), its, RecordOwnership.of(its).is_whole)
+    shelf = AgentArchives(
+        store, wish.archive or archiving.folder_of(store), its, RecordOwnership.from_inventory(its).is_whole
+    )
     with zstandard.ZstdCompressor(level=3).stream_writer(file, closefd=False) as out:
         writer = ExportWriter(out)
         writer.put(_header(engine, its, wish))
@@ -162,7 +164,7 @@ def _written(engine: Engine, path: str, file: Any, wish: ExportOptions, progress
         counts = (writer.streams, writer.entries, writer.objects)
         end = ExportEnd(*counts, writer.digest, found.contents, found.index, signature)
         writer.put(end)
-    for piece in padding(file.tell(), writer.needed):
+    for piece in make_padding(file.tell(), writer.needed):
         file.write(piece)
     told = (engine.name, wish.move, *counts, file.tell(), found.contents.hex())
     return Exported(path, *told, bool(signature), wish.private_key, shelf.count, notes, wish.dry_run)
@@ -172,12 +174,14 @@ def _write_companions(engine: Engine, writer: ExportWriter, shelf: AgentArchives
     """Write archives and missing dependencies, which are not part of the agent. Returns notes about them."""
     for part in shelf.lines():
         writer.put(part)
-    awaited = waits.waits_of(engine.store, engine.name)
+    awaited = waits.list_awaited_runs(engine.store, engine.name)
     stays: tuple[ExportLine, ...] = (*shelf.absent, *awaited)
     for line in stays:
         writer.put(line)
-    left_alone = waits.wait_notes_of_others(engine.name, waits.waits_for(engine.store, engine.name)) if move else []
-    return (*archives.missing_archive_notes(shelf.absent), *waits.wait_notes(awaited), *left_alone)
+    left_alone = (
+        waits.wait_notes_of_others(engine.name, waits.list_waiting_runs(engine.store, engine.name)) if move else []
+    )
+    return (*archives.note_missing_archives(shelf.absent), *waits.wait_notes(awaited), *left_alone)
 
 
 def _header(engine: Engine, its: AgentInventory, wish: ExportOptions) -> ExportHeader:
@@ -194,9 +198,9 @@ def _write_agent(
     shelf: AgentArchives | None = None,
 ) -> ContentDigests:
     """Write all lines of the agent. Returns the hashes of its contents."""
-    gathering, contents = ExportReader(engine.store, its), ContentHasher(its.name, counted(its))
+    gathering, contents = ExportReader(engine.store, its), ContentHasher(its.name, number_streams(its))
     try:
-        for line in gathering.all():
+        for line in gathering.iterate_all():
             writer.put(line)
             contents.take(line)
             if isinstance(line, ExportEntry) and shelf is not None:
@@ -210,7 +214,7 @@ def _write_agent(
         contents.close()
 
 
-def counted(its: AgentInventory) -> dict[int, int]:
+def number_streams(its: AgentInventory) -> dict[int, int]:
     """Number the streams of an agent in order."""
     return {stream.number: place for place, stream in enumerate(its.streams, start=1)}
 

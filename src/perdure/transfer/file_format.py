@@ -21,8 +21,8 @@ from typing import Any
 import msgspec
 
 from perdure.errors import ExportDamaged
-from perdure.platform.bounded_lines import BoundedCount, EntryNumber, ExpansionGauge, lines_in, opened
-from perdure.store.base import holds
+from perdure.platform.bounded_lines import BoundedCount, EntryNumber, ExpansionGauge, lines_in, open_regular_file
+from perdure.store.base import is_storable_name
 from perdure.values.limits import NAME_CHARACTERS_MAX
 
 FORMAT = "perdure agent 2"
@@ -233,7 +233,7 @@ class ExportWriter:
         data = _ENCODER.encode(line) + b"\n"
         self._running.update(data)
         self._out.write(data)
-        self._gauge.whole(len(data))
+        self._gauge.count_line(len(data))
         self._gauge.value(expands_to(line))
         self.streams += isinstance(line, ExportStream)
         self.entries += isinstance(line, ExportEntry)
@@ -261,7 +261,7 @@ def lines_of(path: str | os.PathLike[str], expected: bytes = b"") -> Generator[E
 
     gauge, reading = ExpansionGauge(), _ExportReading(path, expected)
     try:
-        with opened(path, ExportDamaged) as (file, size):
+        with open_regular_file(path, ExportDamaged) as (file, size):
             for raw in lines_in(file, size, gauge, reading.problem):
                 line = _DECODER.decode(raw)
                 gauge.value(expands_to(line))
@@ -316,7 +316,7 @@ class _ExportReading:
                 f"{self._path} has the format {header.format!r}, but this version reads {FORMAT!r}",
                 hint="import it with the version of Perdure that wrote it, or a later one",
             )
-        if not 0 < len(header.agent) <= NAME_CHARACTERS_MAX or not holds(header.agent):
+        if not 0 < len(header.agent) <= NAME_CHARACTERS_MAX or not is_storable_name(header.agent):
             raise ExportDamaged(f"{self._path}: the name of its agent is not valid")
         self._has_key = header.private_key
 

@@ -33,7 +33,7 @@ from perdure.transfer.claim import claim
 from perdure.transfer.content_hash import ContentDigests
 from perdure.transfer.export import LeaveStore, cancel_departure, contents_of
 from perdure.transfer.locked_key import unlock
-from perdure.transfer.rejoin import returning
+from perdure.transfer.rejoin import find_returning_streams
 from perdure.values.clock import moment_text
 
 if TYPE_CHECKING:
@@ -88,14 +88,14 @@ def import_agent(
     """Import the agent of a file under the name of the engine. If refused or interrupted, nothing remains."""
     told: ImportProgress = tell or (lambda what, done, total: None)
     file = check(path, partial(told, "checking"))
-    _must_be_signed(file, accept_unsigned)
-    unlocked = _unlocked(file, passphrase)
+    _require_signature(file, accept_unsigned)
+    unlocked = _unlock_key(file, passphrase)
     _refuse_forgery(engine, file)
     if file.header.move and file.header.store == engine.store.identity and file.agent == engine.name:
-        return _back(engine, file, take_back)
+        return _take_back(engine, file, take_back)
     if file.header.move:
         _refuse_again(engine, file)
-    there = returning(engine, file) if engine.is_known() else {}
+    there = find_returning_streams(engine, file) if engine.is_known() else {}
     _refuse_key(engine, file, unlocked)
     if origin is not None:
         claim(engine, file, origin)
@@ -103,9 +103,9 @@ def import_agent(
     arrival.write(unlocked, told)
     if arrival.token:
         _erase_here_too(engine, arrival.token)
-    _must_be_the_same(engine, file, partial(told, "comparing"))
+    _compare_contents(engine, file, partial(told, "comparing"))
     how = "moved" if file.header.move else "copied"
-    return _imported(engine, file, how, arrival.key is not None, arrival.notes)
+    return _make_result(engine, file, how, arrival.key is not None, arrival.notes)
 
 
 class _AgentImport:
@@ -137,8 +137,8 @@ class _AgentImport:
         self._key_is_new = keys.load_key(engine.name, keys.folder_of(engine.store)) is None
         self.key = _key_for(engine, file, unlocked)
         if file.archives:
-            self.notes = self._beside.put()
-        self._brought.all(partial(told, "large values"))
+            self.notes = self._beside.write_archives()
+        self._brought.upload_all(partial(told, "large values"))
         arrive = ImportEntries(engine, file, self._brought, self.key, partial(told, "importing"), self._there)
         try:
             engine.store.submit(arrive)
@@ -168,7 +168,7 @@ class _AgentImport:
         return any(arrival.file == self._file.end.sha256 for _, arrival in arrivals_in(store, first_number(rows)))
 
 
-def _must_be_signed(file: VerifiedExport, accepted: bool) -> None:
+def _require_signature(file: VerifiedExport, accepted: bool) -> None:
     """Raise for an unsigned file, unless accepted: nothing proves who wrote it."""
     if file.signed:
         return
@@ -214,7 +214,7 @@ def _refuse_again(engine: Engine, file: VerifiedExport) -> None:
                 raise AgentExists(f"{known}; nothing was imported", hint=_ONCE)
 
 
-def _unlocked(file: VerifiedExport, passphrase: str | None) -> keys.SigningKey | None:
+def _unlock_key(file: VerifiedExport, passphrase: str | None) -> keys.SigningKey | None:
     """Return the private key in the file, decrypted. Called before a store is created."""
     if passphrase is None:
         return None
@@ -254,7 +254,7 @@ def _key_for(engine: Engine, file: VerifiedExport, unlocked: keys.SigningKey | N
     return found if found is not None and found.public_key == header.public_key else None
 
 
-def _must_be_the_same(engine: Engine, file: VerifiedExport, progress: Callable[[int, int], None]) -> None:
+def _compare_contents(engine: Engine, file: VerifiedExport, progress: Callable[[int, int], None]) -> None:
     """Compare the imported contents in the store with the file. If they differ, the agent is retired."""
     if contents_of(engine, progress) == ContentDigests(file.end.contents, file.end.index):
         return
@@ -263,7 +263,7 @@ def _must_be_the_same(engine: Engine, file: VerifiedExport, progress: Callable[[
     raise JournalDamaged(f"{reason}: agent {engine.name!r} is retired", hint="keep the file, and report this")
 
 
-def _back(engine: Engine, file: VerifiedExport, wanted: bool) -> Imported:
+def _take_back(engine: Engine, file: VerifiedExport, wanted: bool) -> Imported:
     """Cancel a move: the agent returns to its store of origin, where nothing has changed."""
     rows = engine.store.read("departure_of", (engine.name,))
     ends = engine.store.read("head_of", (engine.stream,)) if engine.is_known() else []
@@ -277,15 +277,17 @@ def _back(engine: Engine, file: VerifiedExport, wanted: bool) -> Imported:
             hint="import it into another store; if that will never happen, take it back: take_back=True (--take-back)",
         )
     cancel_departure(engine)
-    return _imported(engine, file, "returned", engine.signer is not None)
+    return _make_result(engine, file, "returned", engine.signer is not None)
 
 
-def _imported(engine: Engine, file: VerifiedExport, how: str, has_key: bool, notes: tuple[str, ...] = ()) -> Imported:
+def _make_result(
+    engine: Engine, file: VerifiedExport, how: str, has_key: bool, notes: tuple[str, ...] = ()
+) -> Imported:
     [(stream, public_key)] = engine.store.read("get_agent", (engine.name,))
     end = file.end
     counts = (end.streams, end.entries, end.objects, end.contents.hex(), file.signed, has_key)
     arrival = arrivals_in(engine.store, stream)[-1][1].number.hex()
     missed = waits.wait_notes([wait for wait in file.awaited if not waits.is_here(engine.store, wait)])
-    stays = (*notes, *archives.missing_archive_notes(file.absent), *missed) if how != "returned" else ()
+    stays = (*notes, *archives.note_missing_archives(file.absent), *missed) if how != "returned" else ()
     told = (*counts, file.archives, arrival, stays)
     return Imported(engine.name, how, file.agent, public_key.hex(), engine.shown_url, *told)

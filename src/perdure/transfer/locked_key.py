@@ -20,7 +20,7 @@ _BLOCKS, _LANES = 8, 1
 def lock(key: SigningKey, passphrase: str, digest: bytes) -> LockedKey:
     """Encrypt a key for a file whose other lines have this digest."""
     salt, nonce = os.urandom(16), os.urandom(12)
-    sealed = _cipher(passphrase, salt).encrypt(nonce, key.seed, _bound(key.public_key, digest))
+    sealed = _cipher(passphrase, salt).encrypt(nonce, key.seed, _bind_to_file(key.public_key, digest))
     return LockedKey(salt, _COST, nonce, sealed, digest)
 
 
@@ -31,7 +31,7 @@ def unlock(locked: LockedKey, passphrase: str, public_key: bytes) -> SigningKey:
     if locked.cost != _COST:  # a higher cost would exhaust the reader's memory: 1 KB each
         raise WrongPassphrase(f"the key in the file asks for a cost of {locked.cost}, which Perdure never writes")
     try:
-        bound = _bound(public_key, locked.digest)
+        bound = _bind_to_file(public_key, locked.digest)
         seed = _cipher(passphrase, locked.salt).decrypt(locked.nonce, locked.sealed, bound)
     except (InvalidTag, ValueError) as error:
         raise WrongPassphrase from error
@@ -40,7 +40,7 @@ def unlock(locked: LockedKey, passphrase: str, public_key: bytes) -> SigningKey:
     return SigningKey(seed)
 
 
-def _bound(public_key: bytes, digest: bytes) -> bytes:
+def _bind_to_file(public_key: bytes, digest: bytes) -> bytes:
     """Return the authenticated data: in another file or for another agent, the key does not decrypt."""
     return b"perdure agent key " + public_key + digest
 

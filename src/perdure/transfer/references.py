@@ -12,7 +12,7 @@ from typing import Any
 from perdure import records as r
 from perdure.journal import objects
 from perdure.journal.trees import TREE
-from perdure.journal.trees.nodes import PieceKind, PieceLink, TreePiece, read_node
+from perdure.journal.trees.nodes import PieceKind, PieceLink, TreePiece, parse_node
 from perdure.store.spill import ScratchTable
 from perdure.transfer.file_format import ExportObject
 from perdure.transfer.translate import object_key
@@ -45,7 +45,7 @@ class ReferenceCheck:
         key = object_key(line.id, line.node)
         if self._there.get(key) is not None:
             return False
-        whole = not line.node or self._has_all(read_node(objects.restored(line.size, line.data)), None)
+        whole = not line.node or self._has_all(parse_node(objects.decompress_object(line.size, line.data)), None)
         self._there.put(key, b"")
         self._fresh.add(key)
         return whole
@@ -75,7 +75,7 @@ class ReferenceCheck:
 
     def _has(self, packed: bytes, version: _VersionKey | None) -> bool:
         if packed[:1] == TREE:
-            return self._has_all(read_node(packed[1:]), version)
+            return self._has_all(parse_node(packed[1:]), version)
         identity = objects.reference(packed)
         return not identity or self._is_there(object_key(identity, False), version)
 

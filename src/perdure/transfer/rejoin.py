@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from perdure.kernel.engine import Engine
 
 
-def returning(engine: Engine, file: VerifiedExport) -> dict[int, ReturningStream]:
+def find_returning_streams(engine: Engine, file: VerifiedExport) -> dict[int, ReturningStream]:
     """Return the agent's existing streams by their numbers in the file. Raises if it is another agent."""
     store = engine.store
     left = [arrival for arrival in file.arrivals if arrival.how == "moved" and arrival.store == store.identity]
@@ -39,7 +39,7 @@ def returning(engine: Engine, file: VerifiedExport) -> dict[int, ReturningStream
     if (
         not same
         or any(line.name.endswith(OF_OTHERS) for line in arrived)
-        or any(_compacted_since(*pair) for pair in pairs)
+        or any(_is_compacted_since(*pair) for pair in pairs)
     ):
         raise AgentExists(f"{known}, and the file does not continue it; nothing was imported")
     found = {}
@@ -58,10 +58,10 @@ def _entry_salts(store: Store, own: ExportStream) -> frozenset[bytes]:
     return frozenset(body[: r.SALT_BYTES] for _, _, _, body, _, _ in rows if body is not None)
 
 
-def _compacted_since(line: ExportStream, own: ExportStream) -> bool:
-    return _upto(line) != _upto(own)
+def _is_compacted_since(line: ExportStream, own: ExportStream) -> bool:
+    return _find_last_seq(line) != _find_last_seq(own)
 
 
-def _upto(stream: ExportStream) -> int:
+def _find_last_seq(stream: ExportStream) -> int:
     found = decoded_compaction(stream.compaction)
     return found.upto if found is not None else 0

@@ -17,9 +17,9 @@ from perdure.errors import CorruptValue
 from perdure.journal.objects import PACKED_FIELDS, reference
 from perdure.journal.retention_rules import REPLAYS
 from perdure.journal.trees import TREE
-from perdure.journal.trees.nodes import ENCODE, PieceKind, PieceLink, read_node
+from perdure.journal.trees.nodes import ENCODE, PieceKind, PieceLink, parse_node
 from perdure.platform.process import Holder
-from perdure.records.tasks import awaited_run, run_awaited
+from perdure.records.tasks import decode_awaited_run, encode_awaited_run
 from perdure.values import codec
 
 STREAM_FIELDS = frozenset({"owner", "stream", "parent", "origin", "run"})
@@ -68,9 +68,9 @@ class RecordTranslator:
             if new is not old:
                 changed[name] = new
         if isinstance(value, r.StateChange) and value.space == REPLAYS and value.key.endswith(PLACES) and value.value:
-            changed["value"] = self._cut(value.value)
+            changed["value"] = self._translate_cutoff(value.value)
         elif isinstance(value, r.WaitBegan) and value.kind == "run":
-            changed["call"] = msgspec.structs.replace(value.call, ident=self._awaited(value))
+            changed["call"] = msgspec.structs.replace(value.call, ident=self._translate_wait(value))
         elif isinstance(value, r.StepState):
             # The holder of a step is a process of the other store: here there is none.
             changed |= {"holder": 0, "by": self._named if value.by == self._name else value.by}
@@ -80,28 +80,28 @@ class RecordTranslator:
         if type(value) is int:
             return self._streams.get(value, 0) if name in STREAM_FIELDS and value else value
         if isinstance(value, bytes):
-            return self.packed(value) if name in PACKED_FIELDS and value else value
+            return self.translate_packed(value) if name in PACKED_FIELDS and value else value
         if isinstance(value, r.Record):
             return self.record(value)
         if isinstance(value, tuple):
-            return self._several(name, value)
+            return self._translate_values(name, value)
         if isinstance(value, Holder):
             return self._holder(value)
         return self._named if name == "agent" and value == self._name else value
 
-    def _awaited(self, entry: r.WaitBegan) -> bytes:
+    def _translate_wait(self, entry: r.WaitBegan) -> bytes:
         """Return the key of a wait for a run, which contains the name of the agent."""
-        agent, run = awaited_run(entry.call.ident, entry.text) or ("", "")
-        return run_awaited(self._named, run)[0] if agent and agent == self._name else entry.call.ident
+        agent, run = decode_awaited_run(entry.call.ident, entry.text) or ("", "")
+        return encode_awaited_run(self._named, run)[0] if agent and agent == self._name else entry.call.ident
 
-    def _several(self, name: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _translate_values(self, name: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
         if name == "erased":  # pairs of a stream and an entry
             return tuple((self._streams.get(stream, 0), seq) for stream, seq in values)
         if not any(isinstance(value, r.Record) for value in values):
             return values
         return tuple(self.record(value) for value in values)
 
-    def packed(self, value: bytes) -> bytes:
+    def translate_packed(self, value: bytes) -> bytes:
         """Translate a packed value."""
         if value[:1] == TREE:
             return TREE + self.node(value[1:])
@@ -111,7 +111,7 @@ class RecordTranslator:
     def node(self, data: bytes) -> bytes:
         """Translate a node of a tree."""
         parts: list[int | bytes | Ext] = []
-        for items, body in read_node(data):
+        for items, body in parse_node(data):
             parts.append(items)
             if isinstance(body, PieceLink):
                 parts.append(Ext(int(body.kind), self._objects(body.identity, body.kind != PieceKind.LEAF)))
@@ -119,7 +119,7 @@ class RecordTranslator:
                 parts.append(body)
         return ENCODE(parts)
 
-    def _cut(self, value: bytes) -> bytes:
+    def _translate_cutoff(self, value: bytes) -> bytes:
         """Translate the position of a replay: the only value of state that names a stream."""
         try:
             at, stream, *rest = codec.decode(value[1:])

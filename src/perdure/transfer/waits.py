@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from perdure import records as r
-from perdure.records.tasks import awaited_run
+from perdure.records.tasks import decode_awaited_run
 from perdure.store.base import Store
 from perdure.store.rows import first_number, read_run
 from perdure.transfer.file_format import ExportAwaitedRun
 
 
-def waits_of(store: Store, agent: str) -> list[ExportAwaitedRun]:
+def list_awaited_runs(store: Store, agent: str) -> list[ExportAwaitedRun]:
     """Return the unfinished runs of others that the agent's runs wait for, which are not exported."""
-    return [wait for whose, wait in _waits(store) if whose == agent and wait.agent != agent]
+    return [wait for whose, wait in _iterate_waits(store) if whose == agent and wait.agent != agent]
 
 
-def waits_for(store: Store, agent: str) -> list[tuple[str, ExportAwaitedRun]]:
+def list_waiting_runs(store: Store, agent: str) -> list[tuple[str, ExportAwaitedRun]]:
     """Return the runs of other agents, with their agents, that wait for an unfinished run of this one."""
-    found = [(whose, wait) for whose, wait in _waits(store) if whose != agent and wait.agent == agent]
+    found = [(whose, wait) for whose, wait in _iterate_waits(store) if whose != agent and wait.agent == agent]
     return [(whose, wait) for whose, wait in found if not _is_over(store, agent, wait.of)]
 
 
@@ -51,20 +51,20 @@ def _is_over(store: Store, agent: str, run: str) -> bool:
     return found is not None and r.RunStatus(found.status).over
 
 
-def _waits(store: Store) -> Iterator[tuple[str, ExportAwaitedRun]]:
+def _iterate_waits(store: Store) -> Iterator[tuple[str, ExportAwaitedRun]]:
     for agent, run, stream, seq in store.read("awaiting_runs"):
-        record = _began(store, stream, seq)
-        awaited = awaited_run(record.call.ident, record.text) if record is not None else None
+        record = _find_wait_start(store, stream, seq)
+        awaited = decode_awaited_run(record.call.ident, record.text) if record is not None else None
         if awaited is not None:
             yield str(agent), ExportAwaitedRun(run, *awaited)
 
 
-def _began(store: Store, stream: int, seq: int) -> r.WaitBegan | None:
+def _find_wait_start(store: Store, stream: int, seq: int) -> r.WaitBegan | None:
     """Return the entry that began a wait. For a fork it may be in the origin."""
     for _, kind, _, body, _, _ in store.read("journal_entry", (stream, seq)):
         record = r.decode(kind, body) if body is not None else None
         return record if isinstance(record, r.WaitBegan) else None
     for _, kind, _, body, _, _ in store.read("journal_page", (stream, 0, 1)):
         first = r.decode(kind, body) if body is not None else None
-        return _began(store, first.origin, seq) if isinstance(first, r.Forked) else None
+        return _find_wait_start(store, first.origin, seq) if isinstance(first, r.Forked) else None
     return None

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable
 
 
-def for_run(hint: str, run: str, options: str = "") -> str:
+def insert_run_id(hint: str, run: str, options: str = "") -> str:
     """Put the id of a run into the commands of a hint, instead of the placeholder RUN."""
     return hint.replace("RUN", f"{shlex.quote(run)}{options}")
 

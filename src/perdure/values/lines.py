@@ -21,7 +21,7 @@ def lines_of(text: str) -> list[str]:
     return _END.sub("\n", text).split("\n")
 
 
-def with_newlines_only(text: str) -> str:
+def normalize_newlines(text: str) -> str:
     r"""Replace every line end other than a newline by a space, so that all readers see the same lines.
 
     >>> with_newlines_only("one\u2028still one\r\ntwo\n")

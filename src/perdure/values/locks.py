@@ -30,7 +30,7 @@ def rlock() -> threading.RLock:
     return made
 
 
-def after_fork_in_child(hook: Callable[[], object]) -> None:
+def call_after_fork(hook: Callable[[], object]) -> None:
     """Call a function in every forked child, after all locks are free, in the order of registration."""
     os.register_at_fork(after_in_child=hook)
 
@@ -40,4 +40,4 @@ def _free_locks() -> None:
         made._at_fork_reinit()  # as the standard library does for its own locks
 
 
-after_fork_in_child(_free_locks)
+call_after_fork(_free_locks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perdure.errors import WrongType, WrongValue
 
 
-def whole_number(name: str, value: object, least: int) -> None:
+def require_whole_number(name: str, value: object, least: int) -> None:
     """Require an int of at least `least`."""
     if type(value) is not int:
         raise WrongType(f"{name}={value!r} must be an int, not {type(value).__name__}", hint=f"for example {name}=3")

@@ -15,7 +15,7 @@ from perdure.errors import WrongType
 from perdure.values import locks
 
 TokenCounter = Callable[[str], int]
-"""Counts the tokens of a text: a provider's tokenizer, or `estimated`."""
+"""Counts the tokens of a text: a provider's tokenizer, or `estimate_tokens`."""
 
 ENCODING = "o200k_base"
 """The vocabulary of OpenAI's current models. Other providers do not publish theirs; their counts are close to it."""
@@ -42,9 +42,9 @@ def counter(given: TokenCounter | None) -> tuple[TokenCounter, bool]:
     if given is not None:
         if not callable(given):
             raise WrongType(f"tokens= must be a function that counts the tokens of a text, not {given!r}")
-        return _remembering(given), given is estimated or getattr(given, "counts", None) is estimated
-    found = installed()
-    return (_remembering(found), False) if found is not None else (_remembering(estimated), True)
+        return _cache_counts(given), given is estimate_tokens or getattr(given, "counts", None) is estimate_tokens
+    found = find_installed()
+    return (_cache_counts(found), False) if found is not None else (_cache_counts(estimate_tokens), True)
 
 
 class CachingCounter:
@@ -71,7 +71,7 @@ class CachingCounter:
         return tokens
 
 
-def _remembering(count: TokenCounter) -> TokenCounter:
+def _cache_counts(count: TokenCounter) -> TokenCounter:
     try:
         return count if isinstance(count, CachingCounter) else _remembered_by(count)
     except TypeError:
@@ -83,7 +83,7 @@ _remembered_by = lru_cache(maxsize=16)(CachingCounter)
 
 
 @cache
-def installed() -> TokenCounter | None:
+def find_installed() -> TokenCounter | None:
     """Return the tokenizer of an installed package that has its vocabulary."""
     return _rs_bpe() or _tiktoken()
 
@@ -113,22 +113,22 @@ def _is_cached() -> bool:
     return (where / hashlib.sha1(_BLOB.encode()).hexdigest()).is_file()
 
 
-def estimated(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """Estimate how many tokens current models make of a text.
 
     Measured against OpenAI's vocabularies cl100k and o200k on documentation, Python, JSON, logs and conversations: see
     `docs/reference/context.md`. Leave a margin, or pass a tokenizer.
     """
-    return _again(text) if len(text) <= _REMEMBERED else _counted(text)
+    return _again(text) if len(text) <= _REMEMBERED else _count(text)
 
 
-def _counted(text: str) -> int:
+def _count(text: str) -> int:
     return sum(map(_tokens_of, _PIECES.finditer(text)))
 
 
 _REMEMBERED, _LONG_ONES = 2000, 4096
 """The maximum length of a short text, and how many long texts are cached by digest."""
-_again = lru_cache(maxsize=4096)(_counted)
+_again = lru_cache(maxsize=4096)(_count)
 """Contexts count the same lines and messages repeatedly. Long texts would fill the memory."""
 
 

@@ -27,16 +27,16 @@ def words_in(text: str) -> list[str]:
     >>> words_in("Straße, CAFÉ au_lait 3.5")
     ['strasse', 'cafe', 'au', 'lait', '3', '5']
     """
-    cut = _ASCII.findall(text.lower()) if text.isascii() else list(_beyond_ascii(text))
+    cut = _ASCII.findall(text.lower()) if text.isascii() else list(_iterate_beyond_ascii(text))
     return [word[:WORD_CHARACTERS_MAX] for word in cut[:WORDS_MAX]]
 
 
-def spaced(text: str) -> str:
+def space_words(text: str) -> str:
     """Return the words of a text separated by spaces, as stores need them."""
     return " ".join(words_in(text))
 
 
-def plain(text: str) -> str:
+def normalize(text: str) -> str:
     """Normalize text: without accents, one form for each character, case unchanged.
 
     Marks that are vowels of their script stay; those of Latin, Greek and Cyrillic are removed. Hangul is recomposed.
@@ -51,8 +51,8 @@ def pairs(run: str) -> Iterator[str]:
     yield from (run[at : at + 2] for at in range(max(len(run) - 1, 1)))
 
 
-def _beyond_ascii(text: str) -> Iterator[str]:
-    bare = plain(text.casefold())
+def _iterate_beyond_ascii(text: str) -> Iterator[str]:
+    bare = normalize(text.casefold())
     # Marks are parts of words in many scripts, and Python's \w excludes them.
     for run in "".join(
         letter if letter.isalnum() or unicodedata.category(letter)[0] == "M" else " " for letter in bare

@@ -27,7 +27,7 @@ MUTANTS = (
         TOOLS + "test_a_tool_that_was_killed_is_done_once",
         "perdure.adapters.langgraph.finished_tasks:_GraphCheckpoints.has_passed",
         (
-            "return any(_parent(one) == checkpoint and _by_loop(one) for one in self._found.values())",
+            "return any(_parent(one) == checkpoint and _is_from_loop(one) for one in self._found.values())",
             "return any(_parent(one) == checkpoint for one in self._found.values())",
         ),
     ),
@@ -63,7 +63,7 @@ MUTANTS = (
         "a-doubt-goes-with-its-thread",
         "an effect in doubt is done again without a word when its thread was deleted",
         TOOLS + "test_a_thread_that_was_deleted_begins_anew",
-        "perdure.work.threads.trails:forgetting",
+        "perdure.work.threads.trails:delete_trail",
         (
             (
                 "[SetKey((engine.stream, space_of(thread), run)) for run in runs if effect_outcome(engine, run)"
@@ -86,7 +86,7 @@ MUTANTS = (
         "a-paid-answer-is-lost",
         "what a provider puts into an answer makes it fail after it was paid for",
         "adapters/test_durable_tools_langchain.py::test_a_paid_answer_is_not_lost_whatever_is_in_it",
-        "perdure.adapters.langgraph.stored_messages:_kept_message",
-        ("return _reduced(message)", "return message"),
+        "perdure.adapters.langgraph.stored_messages:_make_storable_message",
+        ("return _reduce_message(message)", "return message"),
     ),
 )

@@ -17,7 +17,7 @@ MUTANTS = (
         "perdure.journal.object_gc:LiveObjects.__contains__",
         ("return identity in self._used or identity in self._pending", "return identity in self._used"),
         Edit(
-            "perdure.journal.object_gc:still_unused",
+            "perdure.journal.object_gc:select_unused",
             "{bytes(identity) for (identity,) in rows} - {bytes(identity) for (identity,) in pending}",
             "{bytes(identity) for (identity,) in rows}",
         ),
@@ -26,7 +26,7 @@ MUTANTS = (
         "a-lost-upload-becomes-a-version",
         "a version is acknowledged whose chunks were collected",
         KEPT + "test_an_upload_that_was_given_up_is_never_half_a_version",
-        "perdure.journal.artifact_writes:decided_puts",
+        "perdure.journal.artifact_writes:decide_puts",
         ("not all(rows[2 * len(places) :])", "False"),
     ),
     mutant(
@@ -50,7 +50,7 @@ MUTANTS = (
         "half-uploads-are-collected-at-once",
         "what a killed upload has written is gone before the next try",
         KEPT + "test_what_a_killed_upload_has_written_is_found_and_later_collected",
-        "perdure.journal.object_gc:_given_up",
+        "perdure.journal.object_gc:_find_stale_limits",
         ("store.clock.wall_ms() - int(grace * 1000)", "store.clock.wall_ms() + 60_000"),
     ),
     mutant(
@@ -87,7 +87,7 @@ MUTANTS = (
         "chunks-of-one-size",
         "an insert makes all chunks behind it new",
         KEPT + "test_every_version_reads_back_and_a_small_edit_adds_little",
-        "perdure.journal.trees.streams:_cut",
+        "perdure.journal.trees.streams:_find_chunk_end",
         ("crc32(view[at - _WINDOW : at]) < _CHANCE", "False"),
     ),
     mutant(
@@ -119,7 +119,7 @@ MUTANTS = (
         "a process that was told of damage leaves it in the next version",
         MENDED + "test_the_next_checkpoint_does_not_rely_on_what_was_found_damaged",
         "perdure.journal.trees.split:TreeBuilder.__init__",
-        ("objects.trusted(known)", "known"),
+        ("objects.select_trusted(known)", "known"),
     ),
     mutant(
         "arrays-lose-their-order",

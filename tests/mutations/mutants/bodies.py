@@ -14,7 +14,7 @@ MUTANTS = (
         "bodies-at-work-ignored",
         "a check is believed while the body that timed out is still at work in this process",
         OF_BODIES + "test_after_a_timeout_what_the_body_started_is_waited_for[sqlite-_by_to_thread]",
-        "perdure.run.doubt:_old_holder_gone_at",
+        "perdure.run.doubt:_compute_holder_end",
         ("recorded.happened or run.bodies.is_running(recorded.seq)", "recorded.happened"),
     ),
     mutant(
@@ -42,15 +42,15 @@ MUTANTS = (
         "bound-threads-not-tracked",
         "an effect is begun again while a thread of run.bind is still at it",
         OF_BODIES + "test_what_a_body_of_a_synchronous_run_started_is_waited_for[sqlite-_in_bound_thread-True]",
-        "perdure.kernel.bodies:_joining",
-        ("work = joined(here.get(FRAME))", "work = None"),
+        "perdure.kernel.bodies:_track_work",
+        ("work = join_body(here.get(FRAME))", "work = None"),
     ),
     mutant(
         "executors-not-tracked",
         "an effect is begun again while a thread of run.executor is still at it",
         OF_BODIES + "test_what_a_body_of_a_synchronous_run_started_is_waited_for[sqlite-_in_run_executor-True]",
         "perdure.run.executor:RunExecutor.submit",
-        ("joined(FRAME.get())", "None"),
+        ("join_body(FRAME.get())", "None"),
     ),
     mutant(
         "given-up-attempts-go-on",
@@ -79,7 +79,7 @@ MUTANTS = (
         "a run is finished, and nobody ever learns what became of its last effect",
         OF_LEAVING + "test_an_effect_that_takes_too_long_is_cancelled_into_doubt[sqlite-None]",
         "perdure.run.block_exit:drain_bodies",
-        ("_in_doubt(run, late) if error is None else None", "None"),
+        ("_find_in_doubt_error(run, late) if error is None else None", "None"),
     ),
     mutant(
         "begun-after-the-end",
@@ -92,7 +92,7 @@ MUTANTS = (
         "coroutine-recorded-as-done",
         "an effect counts as done although its coroutine never ran",
         OF_AWAITABLES + "test_in_a_synchronous_run_a_coroutine_is_closed_and_nothing_was_done[sqlite]",
-        "perdure.kernel.awaitables:settled",
+        "perdure.kernel.awaitables:require_settled",
         ("raise NotAwaited(...)", "return None\nraise NotAwaited(...)"),
     ),
     mutant(
@@ -113,7 +113,7 @@ MUTANTS = (
         "fence-of-the-first-holder",
         "an outside system cannot tell a late call from a new one",
         OF_FENCING + "test_an_attempt_after_a_takeover_has_a_larger_number[sqlite]",
-        "perdure.run.outcome:EffectCall.injected",
+        "perdure.run.outcome:EffectCall.inject",
         ("recorded.fence", "1"),
     ),
 )

@@ -19,7 +19,7 @@ MUTANTS = (
         "a-fork-believes-too-early",
         "a fork runs an effect that its origin may be at",
         TESTS + "test_an_effect_in_doubt_is_not_believed_absent_in_a_fork",
-        "perdure.run.doubt:_old_holder_gone_at",
+        "perdure.run.doubt:_compute_holder_end",
         ("if run.ledger.is_shared(recorded):\n    return NEVER", "if run.ledger.is_shared(recorded):\n    return 0"),
     ),
     mutant(
@@ -47,8 +47,8 @@ MUTANTS = (
         "a-changed-beginning-is-not-noticed",
         "verify does not look at the entry where a fork parts from its origin",
         TESTS + "test_what_a_fork_shares_is_kept",
-        "perdure.journal.verify:_StreamInspection._first",
-        ("self._shared(record)", "pass"),
+        "perdure.journal.verify:_StreamInspection._check_first_entry",
+        ("self._check_shared_entry(record)", "pass"),
     ),
     mutant(
         "a-fork-saves-what-it-shares",
@@ -75,7 +75,7 @@ MUTANTS = (
         "a-replay-knows-nothing-of-an-undo",
         "after a crash the run does what was undone, and not what came after it",
         UNDO + "test_undo_under_asyncio",
-        "perdure.run.lifecycle:_recorded",
+        "perdure.run.lifecycle:_read_ledger",
         ("ledger.undos", "False"),
     ),
     mutant(

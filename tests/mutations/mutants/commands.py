@@ -13,7 +13,7 @@ MUTANTS = (
         "waited-taken-for-killed",
         "a run that waits in order looks as if its process had died",
         "unit/test_cli_timeline.py::test_how_each_process_left_the_run_is_told_apart",
-        "perdure.journal.leases:Lease.ended",
+        "perdure.journal.leases:Lease.describe_end",
         ('return "released"', 'return "dead"'),
     ),
     mutant(

@@ -13,7 +13,7 @@ MUTANTS = (
         "what-is-pinned-makes-way",
         "an instruction that was pinned is gone from a long conversation",
         MODEL,
-        "perdure.presence.context.window:ContextWindow.keeps",
+        "perdure.presence.context.window:ContextWindow.is_never_cut",
         (
             "return unit.pinned or 0 < unit.stands_for <= self.room // LARGE",
             "return 0 < unit.stands_for <= self.room // LARGE",
@@ -24,7 +24,7 @@ MUTANTS = (
         "a call that was pinned keeps a megabyte of its result in every context",
         TEXT + "test_what_belongs_to_a_pinned_message_stays_with_it_and_is_masked",
         "perdure.presence.context.window:ContextWindow.is_kept",
-        ("return self.keeps(unit) and (one.pinned or not unit.pinned)", "return self.keeps(unit)"),
+        ("return self.is_never_cut(unit) and (one.pinned or not unit.pinned)", "return self.is_never_cut(unit)"),
     ),
     mutant(
         "the-room-is-not-looked-at",
@@ -79,7 +79,7 @@ MUTANTS = (
         "who sends a mail writes a memory of his own into the context, which looks trusted",
         STORED + "test_the_source_of_a_memory_cannot_forge_a_line[sqlite]",
         "perdure.presence.context.sources:memory_line",
-        ("in_brackets(words)", "words"),
+        ("format_in_brackets(words)", "words"),
     ),
     mutant(
         "what-is-untrusted-ends-its-mark",
@@ -92,7 +92,7 @@ MUTANTS = (
         "what-went-wrong-is-left-out",
         "an agent sees that there was a traceback, and not what it was about",
         TEXT + "test_what_went_wrong_is_said_in_a_short_text[a traceback-110]",
-        "perdure.presence.context.error_lines:_raised_in",
+        "perdure.presence.context.error_lines:_find_exception_positions",
         ("yield start + line.index(own)", "yield from ()"),
     ),
     mutant(

@@ -11,15 +11,15 @@ MUTANTS = (
         "repetition-not-seen",
         "the crash test does not see that an effect happened twice",
         CRASHTEST + "test_a_planted_bug_is_found_and_named[bug_step_with_effect]",
-        "perdure.testing.crashtest.findings:_repeated",
+        "perdure.testing.crashtest.findings:_find_repeated",
         ("count > learned.outside[line] > 0", "False"),
     ),
     mutant(
         "carried-variable-not-named",
         "nobody is told that a variable is carried from item to item, and lost with a crash",
         CRASHTEST + "test_a_planted_bug_is_found_and_named[bug_carried]",
-        "perdure.testing.crashtest.findings:_other_ways",
-        ("_of_items(learned, done, [*lost, _more_effects(learned, done)], evidence)", ""),
+        "perdure.testing.crashtest.findings:_find_other_paths",
+        ("_check_items(learned, done, [*lost, _find_extra_effect(learned, done)], evidence)", ""),
     ),
     mutant(
         "paused-process-not-woken",

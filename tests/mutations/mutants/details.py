@@ -95,7 +95,7 @@ MUTANTS = (
         "at-work-shown-as-in-doubt",
         "a person is invited to answer for an effect that is under way",
         "conformance/test_nesting.py::test_an_effect_at_work_is_not_shown_as_in_doubt",
-        "perdure.run.listing:_in_doubt",
+        "perdure.run.listing:_find_in_doubt",
         (
             "not at_work and (summary.status != r.RunStatus.WAITING or one.begun in asked)",
             "summary.status != r.RunStatus.WAITING or one.begun in asked",

@@ -47,28 +47,28 @@ MUTANTS = (
         "not-done-believed-without-a-timeout",
         "a body that sleeps for longer than a lease acts after it was run again",
         OF_EFFECTS + "test_not_done_is_not_believed_while_the_old_holder_may_live",
-        "perdure.run.doubt:_old_holder_gone_at",
+        "perdure.run.doubt:_compute_holder_end",
         ("if not recorded.timeout_ms:\n    return NEVER", "if not recorded.timeout_ms:\n    return 0"),
     ),
     mutant(
         "not-done-believed-of-a-body-at-work",
         "an effect that timed out is run beside itself",
         OF_EFFECTS + "test_a_timed_out_effect_is_in_doubt_and_not_done_is_not_believed_while_it_runs",
-        "perdure.run.effect:_raised",
+        "perdure.run.effect:_handle_exception",
         ("believable = not run.bodies.is_running(recorded.seq)", "believable = True"),
     ),
     mutant(
         "not-done-never-believed",
         "a run waits for a person although everything is known",
         OF_EFFECTS + "test_not_done_is_believed_after_lease_and_timeout_have_passed",
-        "perdure.run.doubt:_old_holder_gone_at",
+        "perdure.run.doubt:_compute_holder_end",
         ("return recorded.boot_ms + lasts + 1", "return NEVER"),
     ),
     mutant(
         "timeouts-by-the-wall-clock",
         "a wall clock that is set ahead ends a timeout that has just begun, and an effect happens twice",
         OF_EFFECTS + "test_a_wall_clock_that_was_set_changes_no_timeout[sqlite-ahead]",
-        "perdure.run.doubt:_old_holder_gone_at",
+        "perdure.run.doubt:_compute_holder_end",
         (
             "return recorded.boot_ms + lasts + 1",
             "return recorded.boot_ms + lasts + run.clock.boot_ms() - run.clock.wall_ms()",
@@ -130,7 +130,7 @@ MUTANTS = (
         "children-of-a-timed-out-body-forgotten",
         "an effect that timed out is begun again beside the program that it started",
         OF_CHILDREN + "test_a_child_of_a_body_that_timed_out_is_at_work[sqlite]",
-        "perdure.run.effect:_raised",
+        "perdure.run.effect:_handle_exception",
         ("believable = (yield Read(child_at_work, (effect, recorded))) is None", "pass"),
     ),
     mutant(
@@ -171,7 +171,7 @@ MUTANTS = (
             ""
             "conformance/test_effects_in_doubt.py::test_our_timeout_is_no_word_of_the_author_when_the_body_has_ended[sqlite]"
         ),
-        "perdure.run.effect:_raised",
+        "perdure.run.effect:_handle_exception",
         ("not isinstance(error, StepTimeout)", ""),
     ),
     mutant(
@@ -179,21 +179,21 @@ MUTANTS = (
         "an effect whose result could not be stored is run again when its check lags",
         "conformance/test_effects_in_doubt.py::"
         "test_an_effect_whose_result_cannot_be_stored_has_happened_and_is_not_repeated[sqlite-False]",
-        "perdure.run.doubt:_old_holder_gone_at",
+        "perdure.run.doubt:_compute_holder_end",
         ("recorded.happened or run.bodies.is_running(recorded.seq)", "run.bodies.is_running(recorded.seq)"),
     ),
     mutant(
         "exception-means-not-done",
         "an effect whose answer was lost on the way is repeated",
         OF_EFFECTS + "test_unknown_after_an_exception_is_in_doubt_and_holds_the_run",
-        "perdure.run.effect:_raised",
+        "perdure.run.effect:_handle_exception",
         ("isinstance(error, (*_NOTHING, *effect.options.not_done))", "isinstance(error, Exception)"),
     ),
     mutant(
         "not-done-is-doubt",
         "an effect that says that nothing happened holds the run",
         OF_EFFECTS + "test_not_done_without_retries_fails_and_runs_again_on_resume",
-        "perdure.run.effect:_raised",
+        "perdure.run.effect:_handle_exception",
         ("isinstance(error, (*_NOTHING, *effect.options.not_done))", "isinstance(error, NotDone)"),
     ),
     mutant(
@@ -230,7 +230,7 @@ MUTANTS = (
         "answer-fail-is-not-final",
         "an effect that a person gave up is begun again",
         OF_EFFECTS + "test_the_answer_fail_fails_the_run_for_good",
-        "perdure.run.ledger:Ledger.continued_after",
+        "perdure.run.ledger:Ledger.has_continued_after",
         ("failure.final or self.finished is not None", "self.finished is not None"),
     ),
     mutant(
@@ -280,7 +280,7 @@ MUTANTS = (
         "a second payment starts while nobody knows of the first",
         OF_EFFECTS + "test_while_in_doubt_no_other_call_of_that_name_starts",
         "perdure.run.divergence:refuse_divergence",
-        ("yield from unsettled_effect(effect)", "(yield from unsettled_effect(effect)) and None"),
+        ("yield from find_unsettled_effect(effect)", "(yield from find_unsettled_effect(effect)) and None"),
     ),
     mutant(
         "rerun-not-allowed",
@@ -317,7 +317,7 @@ MUTANTS = (
         "waiting-is-not-shown",
         "a run that waits for a person looks as if it were running",
         OF_EFFECTS + "test_killed_after_the_effect_without_check_the_run_waits_for_a_person",
-        "perdure.journal.project:_asked",
+        "perdure.journal.project:_project_question",
         ("return [question, *_status(stream, r.RunStatus.WAITING, at)]", "return [question]"),
     ),
     mutant(
@@ -345,7 +345,7 @@ MUTANTS = (
         "lease-alone-ends-a-body",
         "an effect without a timeout is begun again beside its sleeping first try",
         "conformance/test_effects_in_doubt.py::test_a_body_without_a_timeout_is_never_believed_to_be_over",
-        "perdure.run.doubt:_old_holder_gone_at",
+        "perdure.run.doubt:_compute_holder_end",
         ("not recorded.timeout_ms", "False"),
     ),
     mutant(

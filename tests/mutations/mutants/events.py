@@ -13,27 +13,27 @@ MUTANTS = (
         "an event of a step that was killed is there, and comes a second time",
         EVENTS + "test_it_lands_with_the_work_once_wherever_it_is_killed",
         "perdure.data.events.append:append",
-        ("room, frame = enclosing_buffer(engine), current()", "room, frame = None, current()"),
+        ("room, frame = enclosing_buffer(engine), current_frame()", "room, frame = None, current_frame()"),
     ),
     mutant(
         "anothers-event-is-lost",
         "an event of another agent is acknowledged in a step and not there",
         EVENTS + "test_it_lands_with_the_work_once_wherever_it_is_killed",
         "perdure.journal.agent_writes:_DECIDERS",
-        ("((UnconditionalWrite,), _as_they_are)", ""),
+        ("((UnconditionalWrite,), _pass_through)", ""),
     ),
     mutant(
         "run-events-in-no-view",
         "what a run has noted cannot be read",
         EVENTS + "test_a_part_of_them_is_read",
-        "perdure.journal.project:_writes",
+        "perdure.journal.project:_project_writes",
         ("write.op == r.WriteOp.EVENT", "False"),
     ),
     mutant(
         "a-page-begins-with-the-last-event",
         "an event is read twice where one page ends",
         EVENTS + "test_many_are_all_or_none_and_are_read_in_pages",
-        "perdure.data.events.read:EventPages.next_page",
+        "perdure.data.events.read:EventPages.read_next_page",
         ("EventPosition(*rows[-1].position)", "EventPosition(*rows[-1].position).before"),
     ),
     mutant(
@@ -51,13 +51,13 @@ MUTANTS = (
         "who follows while the store is rebuilt misses what comes next, or gets old events again",
         EVENTS + "test_a_position_outlives_a_rebuild",
         "perdure.data.events.follow:Follower.poll",
-        ("self._after = placed(self._store, book.owner, self._after)", "pass"),
+        ("self._after = resolve_position(self._store, book.owner, self._after)", "pass"),
     ),
     mutant(
         "rebuilt-in-the-order-of-streams",
         "after a rebuild, positions that were kept lead elsewhere",
         EVENTS + "test_a_position_outlives_a_rebuild",
-        "perdure.data.events.positions:placed",
+        "perdure.data.events.positions:resolve_position",
         ("return position._replace(arrival=arrival)", "break"),
     ),
     mutant(
@@ -83,8 +83,8 @@ MUTANTS = (
         KINDS + "test_what_a_newer_program_has_added_is_kept",
         "perdure.data.events.schemas:EventSchema.fields",
         (
-            "return _fields_of(self._made(given), self.shape) | extra",
-            "return _fields_of(self._made(given), self.shape)",
+            "return _fields_of(self._build_object(given), self.shape) | extra",
+            "return _fields_of(self._build_object(given), self.shape)",
         ),
     ),
     mutant(
@@ -92,7 +92,10 @@ MUTANTS = (
         "an object whose fields have other types than its class says is stored",
         KINDS + "test_what_does_not_fit_is_refused_at_the_call",
         "perdure.data.events.schemas:EventSchema.fields",
-        ("fields = _fields_of(payload, self.shape)\nself._made(fields)", "fields = _fields_of(payload, self.shape)"),
+        (
+            "fields = _fields_of(payload, self.shape)\nself._build_object(fields)",
+            "fields = _fields_of(payload, self.shape)",
+        ),
     ),
     mutant(
         "who-follows-does-not-wait",
@@ -100,7 +103,7 @@ MUTANTS = (
         "postgres/test_events.py::test_an_older_transaction_that_comes_late_is_not_missed",
         "perdure.data.events.follow:Follower.poll",
         (
-            "rows = book.rows(self._wanted.kinds, run, self._after, settled_end(self._store), EVENTS_OF_PAGE_MAX)",
+            "rows = book.rows(self._wanted.kinds, run, self._after, read_settled_end(self._store), EVENTS_OF_PAGE_MAX)",
             "rows = book.rows(self._wanted.kinds, run, self._after, END, EVENTS_OF_PAGE_MAX)",
         ),
     ),

@@ -13,7 +13,7 @@ MUTANTS = (
         "files-not-looked-at",
         "what is acknowledged after somebody has removed the log is lost",
         FILES + "test_nothing_is_lost_when_the_log_is_taken_from_a_process",
-        "perdure.store.sqlite.watch:StoreWatch.after_commit",
+        "perdure.store.sqlite.watch:StoreWatch.check_after_commit",
         ("sight = self._presence.check_files()", "sight = PresenceState.SAME"),
     ),
     mutant(
@@ -34,15 +34,15 @@ MUTANTS = (
         "mark-not-written",
         "a damaged log goes unnoticed, and effects are paid again",
         MARK + "test_a_store_that_was_put_back_can_be_read_and_not_written",
-        "perdure.store.sqlite.watch:StoreWatch.after_commit",
+        "perdure.store.sqlite.watch:StoreWatch.check_after_commit",
         ("if entries:\n    ...", "if not entries:\n    ..."),
     ),
     mutant(
         "mark-not-compared",
         "a store that has lost entries goes on as if nothing had happened",
         MARK + "test_a_store_that_was_put_back_can_be_read_and_not_written",
-        "perdure.store.sqlite.watch:StoreWatch.rolled_back",
-        ("all_there(read, self.mark.newest())", "True"),
+        "perdure.store.sqlite.watch:StoreWatch.find_rollback",
+        ("has_all_heads(read, self.mark.read_newest())", "True"),
     ),
     mutant(
         "torn-lines-count",
@@ -55,7 +55,7 @@ MUTANTS = (
         "unsynced-mark-is-believed",
         "after a power cut a store of durability='process' cannot be opened",
         MARK + "test_without_a_sync_a_mark_counts_until_the_machine_restarts",
-        "perdure.store.sqlite.mark:DurabilityMark._of",
+        "perdure.store.sqlite.mark:DurabilityMark._parse_lines",
         ("(marked.synced or marked.boot == self._boot)", "True"),
     ),
     mutant(
@@ -69,7 +69,7 @@ MUTANTS = (
         "adopt-forgets-the-doubt",
         "effects that happened in lost entries happen again after `perdure adopt`",
         FILES + "test_a_backup_put_in_place_of_a_store_is_found",
-        "perdure.run.lifecycle:ClaimRun._lost",
+        "perdure.run.lifecycle:ClaimRun._take_lost_entries",
         ("known = self._engine.store.doubts.get(name)", "known = None"),
     ),
     mutant(

@@ -16,7 +16,7 @@ MUTANTS = (
         "after a reboot a run stays busy until its lease runs out",
         PROCESSES + "test_another_boot_is_the_past",
         "perdure.platform.process:proven_dead",
-        ("return one_host and at_home(holder.boot) == holder.boot", "return False"),
+        ("return one_host and strip_boot_prefix(holder.boot) == holder.boot", "return False"),
     ),
     mutant(
         "judged-across-namespaces",
@@ -37,14 +37,14 @@ MUTANTS = (
         "a dead process whose parent does not look keeps its run busy",
         PROCESSES + "test_a_corpse_that_nobody_has_collected_is_dead",
         "perdure.platform.process:_start_time",
-        ("return seen.started if living_thread(pid, seen) else -1", "return seen.started"),
+        ("return seen.started if find_living_thread(pid, seen) else -1", "return seen.started"),
     ),
     mutant(
         "headless-is-dead",
         "a process whose main thread has ended loses its run while its other threads are at work",
         PROCESSES + "test_a_process_whose_main_thread_has_ended_lives_as_long_as_its_other_threads",
         "perdure.platform.process:_start_time",
-        ("return seen.started if living_thread(pid, seen) else -1", "return -1 if seen.ended else seen.started"),
+        ("return seen.started if find_living_thread(pid, seen) else -1", "return -1 if seen.ended else seen.started"),
     ),
     mutant(
         "stopped-is-dead",
@@ -58,7 +58,7 @@ MUTANTS = (
         "a process at work loses its runs",
         LEASES + "test_the_heart_renews_and_stops",
         "perdure.journal.leases:_heartbeat_loop",
-        ("holder.renew()", "pass"),
+        ("keeper.renew()", "pass"),
         hangs=True,
     ),
     mutant(
@@ -113,14 +113,14 @@ MUTANTS = (
         "another user of the machine gets everything that is stored by whoever works in /tmp",
         "unit/test_store.py::test_a_folder_of_another_user_is_not_stumbled_upon",
         "perdure.store.address:locate",
-        ("_must_be_ours(found)", ""),
+        ("_require_own_folder(found)", ""),
     ),
     mutant(
         "two-keys-for-one-agent",
         "of two processes that start an agent, one signs with a key that nobody knows",
         KEYS + "test_two_threads_make_one_key",
         "perdure.journal.keys:_write_once",
-        ("seed = _read(folder, agent) or seed", "pass"),
+        ("seed = _read_key(folder, agent) or seed", "pass"),
     ),
     mutant(
         "ids-betray-the-content",
@@ -136,10 +136,10 @@ MUTANTS = (
         "collector-takes-too-much",
         "a large value that is still needed is removed",
         OBJECTS + "test_only_what_no_entry_refers_to_is_collected",
-        "perdure.journal.object_gc:still_unused",
+        "perdure.journal.object_gc:select_unused",
         ("identity in ours and identity not in marks", "identity in ours"),
         Edit(
-            "perdure.journal.object_gc:unused",
+            "perdure.journal.object_gc:iterate_unused",
             "[(identity, size) for identity, size in page if identity not in marks]",
             "[(identity, size) for identity, size in page]",
         ),
@@ -148,7 +148,7 @@ MUTANTS = (
         "forged-size-believed",
         "a few bytes in the file fill the memory",
         OBJECTS + "test_a_frame_that_claims_more_than_its_row_is_refused_before_it_is_opened",
-        "perdure.journal.objects:_claimed",
+        "perdure.journal.objects:_check_claimed_size",
         ("claimed != size or not 0 <= size <= VALUE_BYTES_MAX", "False"),
     ),
 )

@@ -63,14 +63,14 @@ MUTANTS = (
         "url-like-text-is-a-file",
         "a mistyped URL makes a file of that name",
         NAMED + "test_what_looks_like_a_url_and_is_none_is_refused",
-        "perdure.store.address:_of_plain_path",
+        "perdure.store.address:_address_of_plain_path",
         ("(scheme := _SCHEME.match(text))", "(scheme := _SCHEME.match(text)) and False"),
     ),
     mutant(
         "refused-url-shows-its-password",
         "the refusal of a mistyped URL shows the password in it",
         NAMED + "test_what_looks_like_a_url_and_is_none_is_refused",
-        "perdure.store.address:_of_plain_path",
+        "perdure.store.address:_address_of_plain_path",
         (
             'f"{scheme[1]}: without slashes is neither a URL nor a path"',
             'f"{text}: without slashes is neither a URL nor a path"',
@@ -87,7 +87,7 @@ MUTANTS = (
         "read-only-ignores-the-log",
         "on read-only media the commits in the log are not shown",
         READING + "test_commands_that_look_work_and_say_that_it_is_read_only",
-        "perdure.store.sqlite.read_only:reading_of",
+        "perdure.store.sqlite.read_only:find_read_mode",
         ('_size(f"{path}-wal") > LOG_HEADER_BYTES or _size(f"{path}-journal")', '_size(f"{path}-journal")'),
     ),
     mutant(

@@ -18,7 +18,7 @@ MUTANTS = (
         "an-old-version-is-found",
         "a text in memory is found although what it belongs to has changed",
         KEPT + "test_what_has_changed_is_found_by_what_it_is_now",
-        "perdure.data.search.ranking:_fitting",
+        "perdure.data.search.ranking:_filter_current",
         (
             "kept is not None and kept.version == version and (wanted is None or wanted(kept)) and given < most",
             "kept is not None and (wanted is None or wanted(kept)) and given < most",
@@ -45,7 +45,7 @@ MUTANTS = (
         "a-reader-undoes-a-write",
         "what was read before somebody changed it takes the place of the change",
         KEPT + "test_a_reader_takes_nothing_back",
-        "perdure.journal.agent_writes:_WriteResolver._touched",
-        ("changed or ask.touches != stored.seen(self._now).version", "changed"),
+        "perdure.journal.agent_writes:_WriteResolver._touch",
+        ("changed or ask.touches != stored.as_seen_at(self._now).version", "changed"),
     ),
 )

@@ -33,10 +33,10 @@ MUTANTS = (
         "usage-of-a-handler-lost",
         "what a plain handler of a workflow spends is counted nowhere",
         "conformance/test_cost.py::test_finished_steps_of_a_workflow_are_credited_when_it_goes_on",
-        "perdure.run.item:finished_with",
+        "perdure.run.item:collect_final_writes",
         (
-            "r.ItemDone(item.path, item.buffer.landing(), (), item.buffer.usage)",
-            "r.ItemDone(item.path, item.buffer.landing())",
+            "r.ItemDone(item.path, item.buffer.landing_writes(), (), item.buffer.usage)",
+            "r.ItemDone(item.path, item.buffer.landing_writes())",
         ),
     ),
     mutant(
@@ -44,7 +44,7 @@ MUTANTS = (
         "a resumed run counts what it has reported in the open a second time",
         COST + "test_usage_is_counted_once_wherever_it_is_reported",
         "perdure.run.usage:record",
-        ("run.ledger.recorded_write(frame.path, r.WriteOp.USAGE, usage.model, nth)", "None"),
+        ("run.ledger.find_write(frame.path, r.WriteOp.USAGE, usage.model, nth)", "None"),
     ),
     mutant(
         "failed-attempts-cost-nothing",

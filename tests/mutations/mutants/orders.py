@@ -33,7 +33,7 @@ MUTANTS = (
         "a process that was told to stop and dies is followed by one that goes on",
         TESTS + "test_a_kill_at_any_moment_loses_no_order_and_doubles_nothing",
         "perdure.run.lifecycle:ClaimRun._refuse_stopped",
-        ("self.unobeyed = pending_order(run.status, orders)", "self.unobeyed = None"),
+        ("self.unobeyed = find_pending_order(run.status, orders)", "self.unobeyed = None"),
     ),
     mutant(
         "cleaning-up-is-forgotten",
@@ -46,7 +46,7 @@ MUTANTS = (
         "a-pause-cleans-up",
         "what a run still needs is undone when it is paused",
         TESTS + "test_a_paused_run_is_opened_by_nobody_and_goes_on_where_it_was",
-        "perdure.run.order_handling:stopped_here",
+        "perdure.run.order_handling:find_stop_error",
         ("not (cleans and core.order.order == r.Order.CANCEL)", "not cleans"),
     ),
     mutant(

@@ -21,7 +21,7 @@ MUTANTS = (
         "strangers-lend-words",
         "a memory is found by the words of another conversation that stands beside it in the index",
         PURE + "test_an_answer_is_found_by_the_question_before_it",
-        "perdure.memory.recall.lexical:NumpyTermScores._best_of_all",
+        "perdure.memory.recall.lexical:NumpyTermScores._score_with_neighbours",
         (
             "joined = short[:-step] & short[step:] & (thread[:-step] == thread[step:])",
             "joined = short[:-step] & short[step:]",
@@ -38,22 +38,24 @@ MUTANTS = (
         "what-passes-is-crowded-out",
         "memories of one user are not found when others have better ones",
         MANY + "test_what_passes_a_filter_is_found_however_many_better_ones_do_not[sqlite-asked one by one]",
-        "perdure.memory.recall.draw:CheckedCandidates._first",
+        "perdure.memory.recall.draw:CheckedCandidates._read_first_passing",
         ("len(found) >= wanted or len(ids) < count", "True"),
     ),
     mutant(
         "what-does-not-pass-lends-words",
         "among many memories, one that nobody trusts makes its neighbours found",
         MANY + "test_what_does_not_pass_lends_nothing_among_many_either[sqlite]",
-        "perdure.memory.recall.candidates:IndexSearch._around",
+        "perdure.memory.recall.candidates:IndexSearch._read_neighbours",
         ('"chunks_in_ranges" if sure else "all_chunks_in_ranges"', '"all_chunks_in_ranges"'),
-        Edit("perdure.memory.recall.candidates:IndexSearch._around", "*(self._filters if sure else ())", "*()"),
+        Edit(
+            "perdure.memory.recall.candidates:IndexSearch._read_neighbours", "*(self._filters if sure else ())", "*()"
+        ),
     ),
     mutant(
         "what-was-forgotten-stays-parsed",
         "the words of a forgotten memory stay in the process that forgot it",
         CACHE + "test_forgetting_drops_what_this_process_keeps_of_the_text[sqlite]",
-        "perdure.memory.erasure.forget:_erased",
+        "perdure.memory.erasure.forget:_commit_erasure",
         ("drop_cached(engine)", "pass"),
     ),
     mutant(

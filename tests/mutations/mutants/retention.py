@@ -27,7 +27,7 @@ MUTANTS = (
         "collects-what-is-new",
         "a large value vanishes that a commit has begun to refer to since the marks were made",
         RETENTION + "test_what_is_referred_to_again_after_the_look_stays",
-        "perdure.journal.object_gc:still_unused",
+        "perdure.journal.object_gc:select_unused",
         ("yield from marks.catch_up(heads)", ""),
     ),
     mutant(
@@ -41,7 +41,7 @@ MUTANTS = (
         "the-newest-goes-too",
         "keep_for removes the only checkpoint of a name",
         RETENTION + "test_old_ones_go_but_never_the_newest",
-        "perdure.maintenance.retention:outdated",
+        "perdure.maintenance.retention:iterate_outdated",
         (
             "place and ((keep.last and place >= keep.last) or (keep.milliseconds and at + keep.milliseconds <= now))",
             "(keep.last and place >= keep.last) or (keep.milliseconds and at + keep.milliseconds <= now)",
@@ -72,7 +72,7 @@ MUTANTS = (
         "folds-what-is-there",
         "the entry of a checkpoint that is there is folded",
         FOLDING + "test_whatever_was_done_is_the_same_after_compaction",
-        "perdure.journal.needed_entries:EntryNeeds._made",
+        "perdure.journal.needed_entries:EntryNeeds._may_drop_version",
         ("if any(not dropped for *_, dropped in rows):\n    return False", ""),
     ),
     mutant(
@@ -86,7 +86,7 @@ MUTANTS = (
         "anybody-folds",
         "who has no key makes signed entries disappear",
         FOLDING + "test_tampering_with_what_was_compacted_is_found",
-        "perdure.journal.verify:_StreamInspection._unsigned",
+        "perdure.journal.verify:_StreamInspection._report_unsigned",
         ("self.compacted_at > last_sealed", "False"),
     ),
     mutant(
@@ -114,7 +114,7 @@ MUTANTS = (
         "folds-what-no-replay-has-passed",
         "events are folded that a replay with a snapshot has not kept a result of",
         EVENTS + "test_what_a_replay_has_not_passed_stays",
-        "perdure.data.events.compaction:held",
+        "perdure.data.events.compaction:find_compaction_limit",
         (
             "EventCompactionLimit(min(last[:3], end), arrived if places else None, tuple(carries), note)",
             "EventCompactionLimit(end, None, tuple(carries), note)",

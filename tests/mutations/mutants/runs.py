@@ -33,20 +33,20 @@ MUTANTS = (
         "two processes work on one run",
         OF_RUNS + "test_a_run_open_elsewhere_is_busy_and_taken_over_when_its_holder_dies",
         "perdure.journal.takeover:RunLease.held",
-        ("counts_as_alive(self.lease, self.tenancy)", "False"),
+        ("counts_as_alive(self.lease, self.lease_keeper)", "False"),
     ),
     mutant(
         "no-takeover-of-the-dead",
         "a killed run can only go on after a timeout",
         OF_RUNS + "test_a_run_open_elsewhere_is_busy_and_taken_over_when_its_holder_dies",
-        "perdure.journal.leases:Lease.alive",
+        "perdure.journal.leases:Lease.is_alive",
         ("self.process is None or proven_dead(self.process, self.one_host)", "self.process is None"),
     ),
     mutant(
         "lease-never-runs-out",
         "a holder that cannot be looked at keeps its run for ever",
         "conformance/test_effects.py::test_not_done_is_believed_after_lease_and_timeout_have_passed",
-        "perdure.journal.leases:Lease.alive",
+        "perdure.journal.leases:Lease.is_alive",
         ("return self.left_ms > 0", "return True"),
     ),
     mutant(
@@ -174,7 +174,7 @@ MUTANTS = (
         "what a step has written is forgotten",
         STEPS + "test_what_a_step_writes_lands_with_it_or_not_at_all",
         "perdure.run.step:_execute",
-        ("writes = buffer.landing() if buffer.writes else ()", "writes = ()"),
+        ("writes = buffer.landing_writes() if buffer.writes else ()", "writes = ()"),
     ),
     mutant(
         "objects-not-written",
@@ -208,14 +208,14 @@ MUTANTS = (
         "caught-failure-runs-again",
         "on resume a caught failure becomes a success, and the code takes another way",
         STEPS + "test_a_failure_that_the_run_went_past_is_raised_again",
-        "perdure.run.ledger:Ledger.continued_after",
+        "perdure.run.ledger:Ledger.has_continued_after",
         ("return failure.failed not in self.causes and self.latest_start >= failure.failed", "return False"),
     ),
     mutant(
         "uncaught-failure-is-for-ever",
         "a failed run can never go on",
         STEPS + "test_an_exhausted_step_raises_and_runs_again_with_fresh_attempts",
-        "perdure.run.ledger:Ledger.continued_after",
+        "perdure.run.ledger:Ledger.has_continued_after",
         ("return failure.failed not in self.causes and self.latest_start >= failure.failed", "return True"),
     ),
     mutant(
@@ -251,7 +251,7 @@ MUTANTS = (
         "steps-of-any-agent",
         "a step of one agent is recorded in a run of another",
         STEPS + "test_a_step_of_another_agent_is_refused",
-        "perdure.run.durable:Durable.within",
+        "perdure.run.durable:Durable.call_in_frame",
         ("engine is not self._engine and (engine.name, engine.url) != (self._engine.name, self._engine.url)", "False"),
     ),
     # -- items, state, messages -------------------------------------------------------------------------------
@@ -273,7 +273,7 @@ MUTANTS = (
         "positions-counted-from-the-resume",
         "after a resume a loop gives the wrong positions",
         "conformance/test_loop_positions.py::test_a_resumed_loop_gives_positions_in_the_list",
-        "perdure.run.item:ItemLoop._shown",
+        "perdure.run.item:ItemLoop._show_item",
         ("(index, value) if self._index else value", "(index - len(self._seen) + 1, value) if self._index else value"),
     ),
     mutant(
@@ -327,8 +327,8 @@ MUTANTS = (
         OF_RUNS + "test_run_state_goes_through_the_same_values_on_replay",
         "perdure.run.writes:write",
         (
-            "(recorded := run.ledger.recorded_write(frame.path, op, key, nth)) is not None",
-            "(recorded := run.ledger.recorded_write(frame.path, op, key, nth)) is not None and False",
+            "(recorded := run.ledger.find_write(frame.path, op, key, nth)) is not None",
+            "(recorded := run.ledger.find_write(frame.path, op, key, nth)) is not None and False",
         ),
     ),
     mutant(
@@ -357,7 +357,7 @@ MUTANTS = (
         "exception-finishes-the-run",
         "a failed run counts as finished",
         OF_RUNS + "test_an_exception_fails_the_run_resumably",
-        "perdure.run.ending:_last_entry",
+        "perdure.run.ending:_make_last_entry",
         ("error is None", "True"),
     ),
     mutant(

@@ -115,7 +115,7 @@ MUTANTS = (
         "never-out-of-date",
         "a value is seen after its time to live",
         STATE + "test_what_has_a_time_to_live_is_gone_after_it",
-        "perdure.journal.agent_writes:StoredKey.seen",
+        "perdure.journal.agent_writes:StoredKey.as_seen_at",
         (
             "return self if self.value and (not self.expires or self.expires > now) else _NOTHING",
             "return self if self.value else _NOTHING",
@@ -132,28 +132,28 @@ MUTANTS = (
         "a-revert-makes-it-stay",
         "a value with a time to live stays for ever once it is brought back",
         TTL + "test_a_revert_gives_a_value_the_time_that_it_had",
-        "perdure.data.state_history:_back",
+        "perdure.data.state_history:_plan_namespace_revert",
         ("SetKey(at, was.value, expires=was.expires, lasts=was.lasts)", "SetKey(at, was.value)"),
     ),
     mutant(
         "a-revert-wakes-the-dead",
         "a token that has run out is there again",
         TTL + "test_a_revert_brings_nothing_back_that_has_run_out",
-        "perdure.data.state_history:_back",
-        ("_lasts_until(change, clock)", "True"),
+        "perdure.data.state_history:_plan_namespace_revert",
+        ("_is_valid_at(change, clock)", "True"),
     ),
     mutant(
         "what-will-be-is-now",
         "a revert to a version that is still to come does nothing, and says that it is done",
         "conformance/test_state_bounds.py::test_what_has_not_been_is_refused",
-        "perdure.data.state_history:_reached",
+        "perdure.data.state_history:_check_reached",
         ("when > latest", "False"),
     ),
     mutant(
         "nobody-is-told-that-time-has-run-out",
         "who watches a key believes that it is there",
         TTL + "test_a_watcher_hears_of_an_expired_key_once",
-        "perdure.data.state:latest",
+        "perdure.data.state:read_latest",
         ("value and 0 < expires <= engine.store.clock.wall_ms()", "False"),
     ),
     mutant(
@@ -184,7 +184,7 @@ MUTANTS = (
         "joined-before-they-are-decided",
         "a step that writes to the agent is lost when another one lands beside it",
         "unit/test_state.py::test_only_plain_appends_are_joined",
-        "perdure.journal.append:Append.joined",
+        "perdure.journal.append:Append.join",
         (
             "units = [unit for unit in (self, *others) if type(unit) is Append]",
             "units = [self, *(unit for unit in others if type(unit) is Append)]",
@@ -208,7 +208,7 @@ MUTANTS = (
         "a-checkpoint-relies-on-what-is-gone",
         "a checkpoint is acknowledged, and half of it was collected",
         CHECKPOINTS + "test_the_next_one_does_not_rely_on_what_was_deleted_elsewhere",
-        "perdure.journal.checkpoint_writes:decided_marks",
+        "perdure.journal.checkpoint_writes:decide_checkpoints",
         ("mark.relies_on and not any(base for _, base, *_ in found[:1])", "False"),
     ),
     mutant(
@@ -230,7 +230,7 @@ MUTANTS = (
         "a resumed run makes its checkpoints a second time",
         CHECKPOINTS + "test_in_a_run_it_is_made_once",
         "perdure.data.checkpoints:create_in_run",
-        ("run.ledger.recorded_write(frame.path, r.WriteOp.CHECKPOINT, name, nth)", "None"),
+        ("run.ledger.find_write(frame.path, r.WriteOp.CHECKPOINT, name, nth)", "None"),
     ),
     mutant(
         "the-collector-does-not-see-trees",
@@ -273,7 +273,7 @@ MUTANTS = (
         "a-list-relies-on-versions-that-are-gone",
         "a checkpoint of a list cannot be read when older ones have gone",
         CHECKPOINTS + "test_an_element_that_comes_back_is_stored_again_when_its_old_version_is_gone",
-        "perdure.data.checkpoints:_packed",
+        "perdure.data.checkpoints:_pack",
         ("trees.ids_of(memo)", "before.ids"),
     ),
     mutant(
@@ -281,13 +281,16 @@ MUTANTS = (
         "a checkpoint of a step that fails is there all the same",
         CHECKPOINTS + "test_it_lands_with_the_step_or_the_item_or_not_at_all",
         "perdure.data.checkpoints:_wait",
-        ("room.asks += [_promised(mark, wanted), *rule]", "yield from land(engine, Site.CHECKPOINT, [mark, *rule])"),
+        (
+            "room.asks += [_make_buffered(mark, wanted), *rule]",
+            "yield from land(engine, Site.CHECKPOINT, [mark, *rule])",
+        ),
     ),
     mutant(
         "a-body-does-not-see-its-checkpoints",
         "what a step has just kept is not there when it looks for it",
         CHECKPOINTS + "test_a_body_sees_what_it_has_made_and_deleted",
-        "perdure.data.checkpoints:_found",
+        "perdure.data.checkpoints:_find_checkpoint",
         ("not wanted and promised", "False"),
     ),
 )

@@ -24,7 +24,7 @@ MUTANTS = (
         "what a forked process has committed is lost when its parent closes the store",
         FORKS + "test_what_a_child_commits_outlives_its_parent",
         "perdure.store.sqlite.fork_safety:_after_fork_in_child",
-        ("not quiet or not _closed_quietly(connection)", "not quiet"),
+        ("not quiet or not _close_quietly(connection)", "not quiet"),
         Edit(
             "perdure.store.sqlite.watch:StoreWatch.renew",
             "self._guard = guard(self._path)",
@@ -44,7 +44,7 @@ MUTANTS = (
         "a forked process closes files of its own that got the number of a file just closed by another thread",
         "unit/test_fork_safety.py::test_a_fork_waits_for_a_thread_that_guards_files",
         "perdure.store.sqlite.presence:guard",
-        ("with inside(), _registry:\n    ...", "with _registry:\n    ..."),
+        ("with stay_inside(), _registry:\n    ...", "with _registry:\n    ..."),
     ),
     mutant(
         "torn-child-goes-on",
@@ -65,14 +65,14 @@ MUTANTS = (
         "failed-unit-takes-its-neighbours",
         "one refused write makes those of other runs fail",
         "conformance/test_commits.py::test_a_failed_commit_takes_nothing_with_it_from_its_batch",
-        "perdure.store.sqlite.store:SqliteStore._run",
+        "perdure.store.sqlite.store:SqliteStore._run_ticket",
         ("ticket.error = error", "if not alone: raise\nticket.error = error"),
     ),
     mutant(
         "failed-unit-stays",
         "half of a refused write is committed with its neighbours",
         "conformance/test_commits.py::test_a_failed_commit_takes_nothing_with_it_from_its_batch",
-        "perdure.store.sqlite.store:SqliteStore._run",
+        "perdure.store.sqlite.store:SqliteStore._run_ticket",
         ('self._cursor.execute("ROLLBACK TO unit")', "pass"),
     ),
     mutant(
@@ -117,13 +117,13 @@ MUTANTS = (
             "unit/test_cli_store_admin.py::test_a_stopped_process_with_the_write_lock_is_named_and_keeps_nobody_from_looking"
         ),
         "perdure.store.sqlite.store:SqliteStore.__init__",
-        ("not outside_fork(lambda: retry_busy(lambda: is_current(self._writer)))", "True"),
+        ("not call_outside_fork(lambda: retry_busy(lambda: is_current(self._writer)))", "True"),
     ),
     mutant(
         "stopped-in-a-commit",
         "a process that crashtest stops keeps the write lock, and whoever takes over waits in vain",
         "unit/test_committer.py::test_at_rest_waits_for_a_commit_that_is_under_way_and_keeps_new_ones_out",
-        "perdure.store.group_commit:Committer.quiesced",
+        "perdure.store.group_commit:Committer.quiesce",
         ("still = self._lead.acquire(timeout=seconds)", "still = False"),
     ),
     mutant(
@@ -144,7 +144,7 @@ MUTANTS = (
         "every-search-is-planned-anew",
         "a checkpoint takes half as long again",
         STORES + "test_a_search_is_prepared_once_whatever_is_bound",
-        "perdure.store.sqlite.file:_set_up",
+        "perdure.store.sqlite.file:_configure",
         (
             "connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)",
             "connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 0)",

@@ -21,7 +21,7 @@ MUTANTS = (
         "another-input-is-the-same-run",
         "a run is started with another input, and nobody is told",
         TESTS + "test_a_run_is_queued_once_and_its_result_is_there_for_everybody",
-        "perdure.journal.task_starts:_queued",
+        "perdure.journal.task_starts:_make_queued",
         ("any(digest != wanted.digest for digest in known)", "False"),
     ),
     mutant(
@@ -49,7 +49,7 @@ MUTANTS = (
         "the-oldest-first",
         "priorities do not count",
         TESTS + "test_priority_age_limits_and_pauses",
-        "perdure.work.tasks.submission:_asked",
+        "perdure.work.tasks.submission:_make_request",
         ("options.priority", "0"),
     ),
     mutant(

@@ -37,7 +37,7 @@ MUTANTS = (
         "a-time-is-not-recorded",
         "a resumed run sees another time, and pays the step that takes it again",
         DIFFERS + "test_now_random_and_uuid_are_recorded",
-        "perdure.run.writes:recorded_value",
+        "perdure.run.writes:record_value",
         ("recorded is not None", "False"),
     ),
     mutant(
@@ -45,7 +45,7 @@ MUTANTS = (
         "a turn starts although the thread has changed since it was read",
         LASTING + "test_two_processes_start_one_turn_each",
         "perdure.run.turn_start:TurnStart.entries",
-        ("resolved(store, self.asks, self.unchanged)", "resolved(store, (), self.unchanged)"),
+        ("resolve_writes(store, self.asks, self.unchanged)", "resolve_writes(store, (), self.unchanged)"),
     ),
     mutant(
         "the-users-message-is-written-by-the-code",
@@ -58,14 +58,14 @@ MUTANTS = (
         "a-doubtful-turn-is-given-up",
         "a new message closes a turn whose effect may have happened",
         CHAT + "test_a_turn_in_doubt_keeps_new_messages_in_the_queue",
-        "perdure.work.threads.turn:last_turn",
-        ("bool(ledger.in_doubt()) or run.status == r.RunStatus.WAITING", "False"),
+        "perdure.work.threads.turn:read_last_turn",
+        ("bool(ledger.list_in_doubt()) or run.status == r.RunStatus.WAITING", "False"),
     ),
     mutant(
         "what-happened-is-forgotten",
         "the next turn does not know what the failed one has done",
         CHAT + "test_what_changed_the_world_stays_when_a_turn_is_given_up",
-        "perdure.work.threads.history:_kept",
+        "perdure.work.threads.history:_iterate_kept",
         ("[effect] if not pair else []", "[]"),
     ),
     mutant(

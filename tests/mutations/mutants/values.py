@@ -43,7 +43,7 @@ MUTANTS = (
         "stored-name-asks-a-metaclass",
         "a hostile store makes Perdure run the code of a metaclass",
         TEMPTING + "test_a_class_that_is_not_plain_data_is_neither_built_nor_run",
-        "perdure.values.codec.plain_classes:plain_shape",
+        "perdure.values.codec.plain_classes:make_plain_shape",
         ("not _has_known_metaclass(cls)", "False"),
     ),
     mutant(
@@ -72,7 +72,10 @@ MUTANTS = (
         "a step whose result cannot be stored is paid again on every resume",
         UNSTORABLE + "test_every_resume_raises_the_same_error_and_nothing_is_paid_again",
         "perdure.run.unstorable:stays_failed",
-        ("not options.retry_unstorable or ledger.continued_after(recorded)", "ledger.continued_after(recorded)"),
+        (
+            "not options.retry_unstorable or ledger.has_continued_after(recorded)",
+            "ledger.has_continued_after(recorded)",
+        ),
     ),
     mutant(
         "retry-leaves-unstorable-results",
@@ -87,7 +90,7 @@ MUTANTS = (
         STEPS + "test_a_result_that_cannot_be_stored_is_named",
         "perdure.values.codec.refusals:Refusal.to_error",
         (
-            'error = self.error(f"{path}{_shown(self.trail)}: {self.reason}")',
+            'error = self.error(f"{path}{_format_trail(self.trail)}: {self.reason}")',
             'error = self.error(f"{path}: {self.reason}")',
         ),
     ),

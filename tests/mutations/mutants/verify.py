@@ -47,7 +47,7 @@ MUTANTS = (
         "verify believes a forged seal",
         TESTS + "test_a_changed_bit_in_any_row_is_found[seals-signature]",
         "perdure.journal.verify:_StreamInspection._seal",
-        ("not _good_signature(self.whole.store.identity, seal)", "False"),
+        ("not _is_signature_valid(self.whole.store.identity, seal)", "False"),
     ),
     mutant(
         "verify-believes-any-key",

@@ -11,14 +11,14 @@ MUTANTS = (
         "placeholder-in-a-hint",
         "a message names RUN instead of the run",
         "conformance/test_waiting.py::test_messages_name_the_run_and_no_placeholder",
-        "perdure.values.hints:for_run",
+        "perdure.values.hints:insert_run_id",
         ('hint.replace("RUN", f"{shlex.quote(run)}{options}")', "hint"),
     ),
     mutant(
         "yes-not-understood",
         "`perdure answer 7 yes` is refused",
         "conformance/test_waiting.py::test_a_yes_or_no_is_said_in_words_or_as_a_flag",
-        "perdure.run.answers:_fitting",
+        "perdure.run.answers:_fit_answer",
         ("_YES_NO.get(answer.result.lower())", "None"),
     ),
     mutant(
@@ -49,7 +49,7 @@ MUTANTS = (
         "any-answer-fits",
         "an answer of the wrong type reaches the program",
         TESTS + "test_an_answer_that_does_not_fit_is_asked_for_again",
-        "perdure.run.wait:_answered",
+        "perdure.run.wait:_await_answer",
         ('"answer" if _is_acceptable(value, fits) else "refused"', '"answer"'),
     ),
 )

@@ -15,7 +15,7 @@ from perdure.adapters.langgraph.stored_messages import storable_result, warn_red
 from perdure.adapters.langgraph.trail import CallTrail, TrailCall, refuse_possible_repeats, trail_of, write
 from perdure.errors import Diverged, EffectInsideStep, InDoubt, NotDone, NotStorable, PerdureError
 from perdure.kernel.engine import Engine
-from perdure.kernel.program_line import called
+from perdure.kernel.program_line import format_call
 from perdure.kernel.protocol import Protocol, drive_async, drive_sync
 from perdure.kernel.scope import FRAME
 from perdure.run.core import RunCore
@@ -107,10 +107,10 @@ def do(engine: Engine, place: GraphTask, call: GraphCall, body: CallBody) -> Cal
     lost: list[str] = []
 
     def perform(*, perdure_key: Key, **arguments: Any) -> Any:
-        with _inside(perdure_key):
+        with _bind_key(perdure_key):
             return storable_result(body(arguments, perdure_key), call.name, lost)
 
-    with _for_langgraph():
+    with _convert_errors():
         came = drive_sync(engine.store, execute_once(engine, place, call, perform))
     warn_reduced(lost)
     return came
@@ -121,17 +121,17 @@ async def ado(engine: Engine, place: GraphTask, call: GraphCall, body: CallBody)
     lost: list[str] = []
 
     async def perform(*, perdure_key: Key, **arguments: Any) -> Any:
-        with _inside(perdure_key):
+        with _bind_key(perdure_key):
             return storable_result(await body(arguments, perdure_key), call.name, lost)
 
-    with _for_langgraph():
+    with _convert_errors():
         came = await drive_async(engine.store, execute_once(engine, place, call, perform))
     warn_reduced(lost)
     return came
 
 
 @contextmanager
-def _inside(key: str) -> Iterator[None]:
+def _bind_key(key: str) -> Iterator[None]:
     """Set the key for a body. An interrupt meant for LangGraph counts as "not done"."""
     from langgraph.errors import GraphBubbleUp
 
@@ -145,7 +145,7 @@ def _inside(key: str) -> Iterator[None]:
 
 
 @contextmanager
-def _for_langgraph() -> Iterator[None]:
+def _convert_errors() -> Iterator[None]:
     """Convert errors for LangGraph: its own pass unchanged, ours bypass all handlers of tool errors."""
     try:
         yield
@@ -154,15 +154,15 @@ def _for_langgraph() -> Iterator[None]:
     except NotDone:
         raise
     except PerdureError as error:
-        raise bubbling(error) from error.__cause__
+        raise to_graph_bubble_up(error) from error.__cause__
 
 
 def execute_once(engine: Engine, place: GraphTask, call: GraphCall, body: Callable[..., Any]) -> Protocol[CallOutcome]:
     """Execute a call unless it is done. The outcome is recorded before this returns."""
-    with _alone():
+    with _leave_frame():
         trail = yield from trail_of(engine, place)
         entry = yield from _claim(engine, place, trail, call)
-    run = yield from _opened(engine, place, entry, call.policy)
+    run = yield from _open_run(engine, place, entry, call.policy)
     _credit(trail, run)
     try:
         result = yield from _perform(run, call, body)
@@ -175,7 +175,7 @@ def execute_once(engine: Engine, place: GraphTask, call: GraphCall, body: Callab
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def _leave_frame() -> Iterator[None]:
     """Leave the enclosing frame: the record of a call must not wait for the end of a surrounding item."""
     token = FRAME.set(None)
     try:
@@ -191,14 +191,15 @@ def _claim(engine: Engine, place: GraphTask, trail: CallTrail, call: GraphCall) 
     made = digest_of((place.task, call.name, call.id, nth))[:12]
     name = f"{place.thread[:300]}/{call.name[:150]}-{made}"
     effect = call.policy.effect
-    order = trail.next_order(engine.store.clock.wall_ms())
+    order = trail.take_next_order(engine.store.clock.wall_ms())
     wanted = TrailCall(name, call.name, call.id, effect, digest, place.levels, place.invocation, order, nth)
     entry, changed = trail.find(place, wanted)
     if entry is wanted and effect and call.policy.on_change != "rerun":
-        yield from refuse_possible_repeats(engine, trail, wanted, called(call.name, call.arguments))
+        yield from refuse_possible_repeats(engine, trail, wanted, format_call(call.name, call.arguments))
     if effect and entry.arguments != digest:
         raise Diverged(
-            f"{called(call.name, call.arguments)} was started with other arguments in run {entry.run!r}; nothing ran",
+            f"{format_call(call.name, call.arguments)} was started with other arguments in run {entry.run!r}; "
+            "nothing ran",
             hint=f"inspect it with `perdure show {entry.run}`; to run both, give the call another id",
         )
     if changed:
@@ -207,7 +208,7 @@ def _claim(engine: Engine, place: GraphTask, trail: CallTrail, call: GraphCall) 
     return entry
 
 
-def _opened(engine: Engine, place: GraphTask, entry: TrailCall, policy: CallPolicy) -> Protocol[RunCore]:
+def _open_run(engine: Engine, place: GraphTask, entry: TrailCall, policy: CallPolicy) -> Protocol[RunCore]:
     try:
         return (
             yield from open_run(
@@ -255,29 +256,29 @@ def _leave(run: RunCore, trail: CallTrail, entry: TrailCall, error: BaseExceptio
 
 def digest_of(value: Any) -> str:
     """Return a digest of a value. Ids of messages are ignored: they differ for the same input."""
-    return hashlib.blake2b(msgspec.json.encode(plain(value), order="deterministic"), digest_size=16).hexdigest()
+    return hashlib.blake2b(msgspec.json.encode(to_json_types(value), order="deterministic"), digest_size=16).hexdigest()
 
 
-def plain(value: Any) -> Any:
+def to_json_types(value: Any) -> Any:
     """Convert a value to JSON types, for digests only."""
     if isinstance(value, str | int | float | bool | None):
         return value
     if isinstance(value, dict):
-        return [[plain(key), plain(value[key])] for key in value]
+        return [[to_json_types(key), to_json_types(value[key])] for key in value]
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [to_json_types(one) for one in value]
     if hasattr(value, "tool_calls") or hasattr(value, "response_metadata"):
         parts = ("type", "content", "name", "tool_calls", "tool_call_id", "status", "artifact")
-        return [[part, plain(getattr(value, part, None))] for part in parts]
+        return [[part, to_json_types(getattr(value, part, None))] for part in parts]
     if hasattr(value, "model_dump"):
-        return plain(value.model_dump())
+        return to_json_types(value.model_dump())
     try:
         return codec.digest(value, "argument").hex()
     except NotStorable:  # such as an artifact: an effect's own arguments are refused when its intent is written
         return type_name(type(value))
 
 
-def bubbling(error: PerdureError) -> Exception:
+def to_graph_bubble_up(error: PerdureError) -> Exception:
     """Return the error as a `GraphBubbleUp`, so that no handler reports it to the model, which would retry the tool."""
     from langgraph.errors import GraphBubbleUp
 

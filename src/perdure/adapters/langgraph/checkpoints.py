@@ -56,7 +56,7 @@ class SaverCheckpoints:
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new: ChannelVersions
     ) -> Protocol[RunnableConfig]:
         """Store a checkpoint."""
-        thread, ns, parent = _where(config)
+        thread, ns, parent = _locate(config)
         told: dict[str, Any] = dict(get_checkpoint_metadata(config, metadata))
         values = checkpoint["channel_values"]
         head = {key: value for key, value in checkpoint.items() if key not in ("id", "channel_values")}
@@ -74,14 +74,14 @@ class SaverCheckpoints:
             since=tuple(name for name in told.get(_COUNTERS) or () if name not in values),
             on_head=self._refuses and (thread, ns, parent or "") not in self._chosen,
         )
-        yield from known_types.storing(lambda: write.put(self._engine, wanted))
+        yield from known_types.storing(lambda: write.put_checkpoint(self._engine, wanted))
         return config_at(config["configurable"]["thread_id"], ns, wanted.id)
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task: str, path: str
     ) -> Protocol[None]:
         """Store the writes of a task."""
-        thread, ns, point = _where(config)
+        thread, ns, point = _locate(config)
         if point is None:
             raise WrongValue("put_writes needs the checkpoint_id that the writes follow")
         made = [
@@ -94,9 +94,9 @@ class SaverCheckpoints:
 
     def get(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the checkpoint that a config names."""
-        thread, ns, point = _where(config)
+        thread, ns, point = _locate(config)
         if point is None:
-            found = read.newest(self._engine, thread, ns)
+            found = read.find_newest(self._engine, thread, ns)
             if found is not None:
                 self._chosen.pop((thread, ns, found.put.id), None)
         else:
@@ -110,7 +110,7 @@ class SaverCheckpoints:
             while len(self._chosen) > _CHOSEN_MAX:
                 self._chosen.popitem(last=False)
 
-    def listed(
+    def list_checkpoints(
         self,
         config: RunnableConfig | None,
         filter: Mapping[str, Any] | None,
@@ -121,9 +121,9 @@ class SaverCheckpoints:
         wanted = _filter(filter)
         if limit is not None and limit <= 0:
             return iter(())
-        return self._listed(config, wanted, before, limit)
+        return self._iterate_checkpoints(config, wanted, before, limit)
 
-    def _listed(
+    def _iterate_checkpoints(
         self, config: RunnableConfig | None, wanted: Mapping[str, Any], before: RunnableConfig | None, limit: int | None
     ) -> Iterator[CheckpointTuple]:
         thread = ns = point = None
@@ -137,8 +137,8 @@ class SaverCheckpoints:
         for place in read.places(self._engine, thread, ns, until, count or read.EVERYTHING):
             if point is not None and place.id != point:
                 continue
-            found = read.open_place(self._engine, place)
-            meta = self._opened(found.put.meta, found.put.form)
+            found = read.read_checkpoint(self._engine, place)
+            meta = self._decode(found.put.meta, found.put.form)
             if any((key not in meta and value is not None) or meta.get(key) != value for key, value in wanted.items()):
                 continue
             if until:
@@ -151,7 +151,7 @@ class SaverCheckpoints:
 
     def _tuple(self, point: StoredCheckpoint) -> CheckpointTuple:
         put = point.put
-        head = self._opened(put.heading, put.form)
+        head = self._decode(put.heading, put.form)
         values = {channel.name: self._value(channel) for channel in put.channels}
         checkpoint: Any = {**head, "id": put.id, "channel_values": values}
         if head.get("v", 0) < 4 and put.parent:
@@ -159,36 +159,36 @@ class SaverCheckpoints:
         return CheckpointTuple(
             config_at(put.thread, put.ns, put.id),
             checkpoint,
-            self._opened(put.meta, put.form),
+            self._decode(put.meta, put.form),
             config_at(put.thread, put.ns, put.parent) if put.parent else None,
-            self._pending(read.writes_of(self._engine, put.thread, put.ns, put.id).get(put.id, ())),
+            self._decode_pending_writes(read.read_writes(self._engine, put.thread, put.ns, put.id).get(put.id, ())),
         )
 
     def _bring_sends(self, checkpoint: Any, thread: str, ns: str, parent: str) -> None:
         """Add sends from the parent's writes, where checkpoints before version 4 keep them."""
-        written = read.writes_of(self._engine, thread, ns, parent).get(parent, ())
-        sends = [value for _, _, value in self._some(written, {TASKS})]
+        written = read.read_writes(self._engine, thread, ns, parent).get(parent, ())
+        sends = [value for _, _, value in self._decode_writes(written, {TASKS})]
         if sends:
             versions = checkpoint["channel_versions"]
             checkpoint["channel_values"][TASKS] = sends
             versions[TASKS] = max(versions.values()) if versions else self._next_version(None, None)
 
-    def _opened(self, packed: bytes, form: str) -> Any:
-        return self._form.load(known_types.reading(lambda: read.opened(self._engine, packed, form)))
+    def _decode(self, packed: bytes, form: str) -> Any:
+        return self._form.load(known_types.reading(lambda: read.unpack_value(self._engine, packed, form)))
 
     def _value(self, record: ThreadChannel | ThreadWrite) -> Any:
         return self._form.load(known_types.reading(lambda: read.value_of(self._engine, record)))
 
-    def _pending(self, written: Sequence[PendingWrite]) -> list[tuple[str, str, Any]]:
+    def _decode_pending_writes(self, written: Sequence[PendingWrite]) -> list[tuple[str, str, Any]]:
         return [(pending.task, pending.write.channel, self._value(pending.write)) for pending in written]
 
     def deltas(self, config: RunnableConfig, channels: Sequence[str]) -> dict[str, DeltaChannelHistory]:
         """Return the writes to channels up to a checkpoint, since the last checkpoint with their full value."""
         if not channels:
             return {}
-        thread, ns, point = _where(config)
+        thread, ns, point = _locate(config)
         if point is None:
-            target = read.newest(self._engine, thread, ns)
+            target = read.find_newest(self._engine, thread, ns)
             point = target.put.id if target is not None else ""
         found: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in channels}
         remaining = set(channels)
@@ -215,9 +215,9 @@ class SaverCheckpoints:
             return
         put = page[0].put
         ids = [one.put.id for one in page]
-        written = read.writes_of(self._engine, put.thread, put.ns, min(ids), max(ids))
+        written = read.read_writes(self._engine, put.thread, put.ns, min(ids), max(ids))
         for one in page:
-            for channel, task, value in reversed(self._some(written.get(one.put.id, ()), remaining)):
+            for channel, task, value in reversed(self._decode_writes(written.get(one.put.id, ()), remaining)):
                 found[channel]["writes"].append((task, channel, value))
             for item in one.put.channels:
                 if item.name in remaining:
@@ -226,7 +226,7 @@ class SaverCheckpoints:
             if not remaining:
                 return
 
-    def _some(self, written: Sequence[PendingWrite], channels: set[str]) -> list[tuple[str, str, Any]]:
+    def _decode_writes(self, written: Sequence[PendingWrite], channels: set[str]) -> list[tuple[str, str, Any]]:
         return [
             (pending.write.channel, pending.task, self._value(pending.write))
             for pending in written
@@ -239,7 +239,7 @@ def _error_as_text(channel: str, value: Any) -> Any:
     return repr(value) if channel == ERROR and isinstance(value, BaseException) else value
 
 
-def _where(config: RunnableConfig) -> tuple[str, str, str | None]:
+def _locate(config: RunnableConfig) -> tuple[str, str, str | None]:
     """Return the thread, namespace and checkpoint of a config."""
     about = config["configurable"]
     return str(about["thread_id"]), about.get("checkpoint_ns", "") or "", get_checkpoint_id(config) or None

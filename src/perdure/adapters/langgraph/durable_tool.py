@@ -12,7 +12,7 @@ from langchain_core.tools import BaseTool
 from perdure.adapters.langgraph import known_types
 from perdure.adapters.langgraph.calls import CallPolicy, EffectGivenUp, GraphCall, ado, digest_of, do
 from perdure.adapters.langgraph.location import GraphTask, place_of
-from perdure.adapters.langgraph.results import gave_up, message_of
+from perdure.adapters.langgraph.results import make_abandoned_message, message_of
 from perdure.errors import InDoubt, NotDurable, WrongType
 from perdure.kernel.awaitables import is_async
 from perdure.kernel.engine import Engine
@@ -56,7 +56,7 @@ def durable(
     known_types.learn()
     engine = None if agent is None else agent._engine
     if isinstance(tool, BaseTool):
-        return DurableTool(inner=tool, policy=policy, engine=engine, key=key, **_as_declared(tool))
+        return DurableTool(inner=tool, policy=policy, engine=engine, key=key, **_collect_declared_fields(tool))
     if not callable(tool):
         raise WrongType(f"durable() needs a tool, a function or a node, not {tool!r}")
     return _function(tool, policy, engine, key, name)
@@ -82,7 +82,7 @@ def _function(
     return made
 
 
-def given_up(error: EffectGivenUp) -> InDoubt:
+def abandoned_error(error: EffectGivenUp) -> InDoubt:
     """Return the error of a tool whose effect a person gave up, with the hint that names the run."""
     return InDoubt(str(error), hint=getattr(error.__cause__, "hint", ""))
 
@@ -99,12 +99,12 @@ def _wrapper(
         place, made, bound = _call_of(signature, name, policy, args, kwargs, key)
 
         def body(_: Mapping[str, Any], made_key: str) -> Any:
-            return function(*bound.args, **_with_key(bound.kwargs, key, made_key))
+            return function(*bound.args, **_add_key(bound.kwargs, key, made_key))
 
         try:
             return do(engine_of(engine, place, name), place, made, body).result
         except EffectGivenUp as error:
-            raise given_up(error) from error
+            raise abandoned_error(error) from error
 
     return call
 
@@ -121,12 +121,12 @@ def _async_wrapper(
         place, made, bound = _call_of(signature, name, policy, args, kwargs, key)
 
         async def body(_: Mapping[str, Any], made_key: str) -> Any:
-            return await function(*bound.args, **_with_key(bound.kwargs, key, made_key))
+            return await function(*bound.args, **_add_key(bound.kwargs, key, made_key))
 
         try:
             return (await ado(engine_of(engine, place, name), place, made, body)).result
         except EffectGivenUp as error:
-            raise given_up(error) from error
+            raise abandoned_error(error) from error
 
     return call
 
@@ -140,7 +140,7 @@ def _call_of(
     return place, GraphCall(name, digest_of((place.path, arguments)), arguments, policy, counted=True), bound
 
 
-def _with_key(kwargs: Mapping[str, Any], key: str | None, made: str) -> dict[str, Any]:
+def _add_key(kwargs: Mapping[str, Any], key: str | None, made: str) -> dict[str, Any]:
     return dict(kwargs) if key is None else {**kwargs, key: made}
 
 
@@ -175,7 +175,7 @@ class DurableTool(BaseTool):
         try:
             came = do(engine_of(self.engine, place, self.name), place, call, body)
         except EffectGivenUp as error:
-            return gave_up(error, self.name, _id_of(input))
+            return make_abandoned_message(error, self.name, _id_of(input))
         return message_of(came.result, self.name, _id_of(input))
 
     async def ainvoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
@@ -187,14 +187,14 @@ class DurableTool(BaseTool):
         try:
             came = await ado(engine_of(self.engine, place, self.name), place, call, body)
         except EffectGivenUp as error:
-            return gave_up(error, self.name, _id_of(input))
+            return make_abandoned_message(error, self.name, _id_of(input))
         return message_of(came.result, self.name, _id_of(input))
 
     def call_of(self, input: Any, config: Any) -> tuple[GraphTask, GraphCall]:
         """Return where the tool is called, and its call."""
         place = place_of(config, self.name)
         asked = input["args"] if _id_of(input) else input if isinstance(input, Mapping) else {"input": input}
-        arguments = shown_to_model(self.inner, asked, self.key)
+        arguments = select_model_arguments(self.inner, asked, self.key)
         return place, tool_call(self.name, _id_of(input), arguments, place, self.policy)
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
@@ -215,19 +215,19 @@ class KeyedTool:
         self._tool, self._name, self._key = tool.inner, tool.key, key
 
     def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
-        return self._tool.invoke(self._with_key(input), config, **kwargs)
+        return self._tool.invoke(self._add_key(input), config, **kwargs)
 
     async def ainvoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
-        return await self._tool.ainvoke(self._with_key(input), config, **kwargs)
+        return await self._tool.ainvoke(self._add_key(input), config, **kwargs)
 
-    def _with_key(self, input: Any) -> Any:
+    def _add_key(self, input: Any) -> Any:
         if self._name is None:
             return input
         given = {self._name: self._key}
         return {**input, "args": {**input["args"], **given}} if _id_of(input) else {**input, **given}
 
 
-def _as_declared(tool: BaseTool) -> dict[str, Any]:
+def _collect_declared_fields(tool: BaseTool) -> dict[str, Any]:
     kept = ("name", "description", "args_schema", "return_direct", "response_format", "metadata", "tags")
     return {part: getattr(tool, part) for part in kept}
 
@@ -242,7 +242,7 @@ def tool_call(name: str, id: str, arguments: dict[str, Any], place: GraphTask, p
     return GraphCall(name, id or digest_of((place.path, arguments)), arguments, policy, counted=not id)
 
 
-def shown_to_model(tool: Any, arguments: Mapping[str, Any], key: str | None = None) -> dict[str, Any]:
+def select_model_arguments(tool: Any, arguments: Mapping[str, Any], key: str | None = None) -> dict[str, Any]:
     """Return the arguments from the model, without injected ones."""
     schema = tool.tool_call_schema if tool is not None else None
     fields = getattr(schema, "model_fields", None)

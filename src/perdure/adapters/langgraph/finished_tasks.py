@@ -26,7 +26,7 @@ class _StartedCall(Protocol):
     def invocation(self) -> str: ...
 
 
-def all_past(place: GraphTask, begun: Sequence[_StartedCall]) -> list[bool]:
+def are_past(place: GraphTask, begun: Sequence[_StartedCall]) -> list[bool]:
     """Return for each call whether it is past. In a subgraph, the inner or the outer task decides."""
     spaces: dict[str, _GraphCheckpoints] = {}
     passed: dict[str, str] = {}
@@ -83,12 +83,12 @@ class _GraphCheckpoints:
         """Return whether all tasks that started at a checkpoint are done and their results stored."""
         self._look(checkpoint)
         if checkpoint in self._found:
-            return any(_parent(one) == checkpoint and _by_loop(one) for one in self._found.values())
+            return any(_parent(one) == checkpoint and _is_from_loop(one) for one in self._found.values())
         return any(self._parent_is_missing(one, checkpoint) for one in self._found.values())
 
     def _parent_is_missing(self, one: Any, checkpoint: str) -> bool:
         """Return whether a checkpoint continues from another that is missing: never written ("exit") or pruned."""
-        if one.checkpoint["id"] < checkpoint or not _by_loop(one):
+        if one.checkpoint["id"] < checkpoint or not _is_from_loop(one):
             return False
         before = _parent(one)
         if before >= checkpoint:
@@ -108,5 +108,5 @@ def _parent(one: Any) -> str:
     return str((one.parent_config or {}).get("configurable", {}).get("checkpoint_id") or "")
 
 
-def _by_loop(one: Any) -> bool:
+def _is_from_loop(one: Any) -> bool:
     return bool(one.metadata.get("source") == "loop")

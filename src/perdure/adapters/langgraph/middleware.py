@@ -9,13 +9,13 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 
 from perdure.adapters.langgraph import known_types
 from perdure.adapters.langgraph.calls import CallOutcome, CallPolicy, EffectGivenUp, GraphCall, ado, digest_of, do
-from perdure.adapters.langgraph.durable_tool import DurableTool, KeyedTool, shown_to_model, tool_call
+from perdure.adapters.langgraph.durable_tool import DurableTool, KeyedTool, select_model_arguments, tool_call
 from perdure.adapters.langgraph.location import GraphTask, place_of
 from perdure.adapters.langgraph.model_answers import answer_of, parts_of
-from perdure.adapters.langgraph.results import gave_up, message_of
+from perdure.adapters.langgraph.results import make_abandoned_message, message_of
 from perdure.errors import ExtraMissing, WrongType
 from perdure.kernel.protocol import drive_sync
-from perdure.kernel.scope import current
+from perdure.kernel.scope import current_frame
 from perdure.records import ModelUsage
 from perdure.run import usage
 from perdure.run.core import core_of
@@ -90,7 +90,7 @@ class DurableTools(AgentMiddleware[Any, Any, Any]):
         try:
             came = do(self._engine, place, call, lambda _, key: handler(_inner(request, key)))
         except EffectGivenUp as error:
-            return gave_up(error, name, asked)
+            return make_abandoned_message(error, name, asked)
         return message_of(came.result, name, asked)
 
     async def awrap_tool_call(
@@ -104,7 +104,7 @@ class DurableTools(AgentMiddleware[Any, Any, Any]):
         try:
             came = await ado(self._engine, place, call, lambda _, key: handler(_inner(request, key)))
         except EffectGivenUp as error:
-            return gave_up(error, name, asked)
+            return make_abandoned_message(error, name, asked)
         return message_of(came.result, name, asked)
 
     def _tool_call(self, request: ToolCallRequest) -> tuple[GraphTask, GraphCall]:
@@ -112,7 +112,7 @@ class DurableTools(AgentMiddleware[Any, Any, Any]):
         place = place_of(request.runtime.config, asked["name"])
         said = tool if isinstance(tool, DurableTool) else None
         policy = self._policy_of(asked["name"]) if said is None else said.policy
-        arguments = shown_to_model(tool, asked["args"], None if said is None else said.key)
+        arguments = select_model_arguments(tool, asked["args"], None if said is None else said.key)
         return place, tool_call(asked["name"], str(asked.get("id") or ""), arguments, place, policy)
 
     # -- models -----------------------------------------------------------------------------------------------------
@@ -121,12 +121,12 @@ class DurableTools(AgentMiddleware[Any, Any, Any]):
         """Execute a model call once."""
         if not self._models:
             return handler(request)
-        if (again := pending_answer(request.messages)) is not None:
+        if (again := find_pending_answer(request.messages)) is not None:
             return ModelResponse(result=again)
         place, call = _model_call(request)
 
         def body(_: Mapping[str, Any], key: str) -> Any:
-            response = handler(_given(request))
+            response = handler(_prepare_request(request))
             _report(response)
             return parts_of(response)
 
@@ -138,12 +138,12 @@ class DurableTools(AgentMiddleware[Any, Any, Any]):
         """Execute a model call once under asyncio."""
         if not self._models:
             return await handler(request)
-        if (again := pending_answer(request.messages)) is not None:
+        if (again := find_pending_answer(request.messages)) is not None:
             return ModelResponse(result=again)
         place, call = _model_call(request)
 
         async def body(_: Mapping[str, Any], key: str) -> Any:
-            response = await handler(_given(request))
+            response = await handler(_prepare_request(request))
             _report(response)
             return parts_of(response)
 
@@ -162,13 +162,13 @@ def _inner(request: ToolCallRequest, key: str) -> ToolCallRequest:
 def _model_call(request: ModelRequest[Any]) -> tuple[GraphTask, GraphCall]:
     """Identify a model call by the conversation. System prompts are ignored: they may contain the time of day."""
     place = place_of(None, "a model")
-    asked = request.messages[: len(request.messages) - len(repeated(request.messages))]
+    asked = request.messages[: len(request.messages) - len(find_repeated_input(request.messages))]
     return place, GraphCall("model", digest_of((place.path, asked)), {}, CallPolicy(effect=False))
 
 
-def _given(request: ModelRequest[Any]) -> ModelRequest[Any]:
+def _prepare_request(request: ModelRequest[Any]) -> ModelRequest[Any]:
     """Return the request for the model. In the middle of a turn, drop a repeated question."""
-    again = repeated(request.messages)
+    again = find_repeated_input(request.messages)
     before = request.messages[: len(request.messages) - len(again)]
     return request.override(messages=before) if again and isinstance(before[-1], ToolMessage) else request
 
@@ -176,21 +176,21 @@ def _given(request: ModelRequest[Any]) -> ModelRequest[Any]:
 def _answer(request: ModelRequest[Any], came: CallOutcome) -> ModelResponse[Any]:
     """Return the response, and remove messages that only repeated the question."""
     response: ModelResponse[Any] = answer_of(came.result, request.response_format)
-    if came.again or _given(request) is not request:
-        response.result = [*_forgetting(repeated(request.messages)), *response.result]
+    if came.again or _prepare_request(request) is not request:
+        response.result = [*_drop_repeated(find_repeated_input(request.messages)), *response.result]
     return response
 
 
-def _forgetting(messages: list[HumanMessage]) -> list[BaseMessage]:
+def _drop_repeated(messages: list[HumanMessage]) -> list[BaseMessage]:
     return [RemoveMessage(id=one.id) for one in messages if one.id]
 
 
-def pending_answer(messages: list[AnyMessage]) -> list[BaseMessage] | None:
+def find_pending_answer(messages: list[AnyMessage]) -> list[BaseMessage] | None:
     """Return the pending answer if the same input was given again while its tool calls were in progress.
 
     The caller then drops the repeated input and continues with that answer.
     """
-    again = repeated(messages)
+    again = find_repeated_input(messages)
     before = messages[: len(messages) - len(again)]
     answers = [n for n, one in enumerate(before) if isinstance(one, AIMessage)]
     if not again or not answers:
@@ -198,22 +198,22 @@ def pending_answer(messages: list[AnyMessage]) -> list[BaseMessage] | None:
     last = before[answers[-1]]
     said = {one.tool_call_id for one in before[answers[-1] :] if isinstance(one, ToolMessage)}
     missing = isinstance(last, AIMessage) and any(call["id"] not in said for call in last.tool_calls)
-    return [*_forgetting(again), last] if missing else None
+    return [*_drop_repeated(again), last] if missing else None
 
 
-def repeated(messages: list[AnyMessage]) -> list[HumanMessage]:
+def find_repeated_input(messages: list[AnyMessage]) -> list[HumanMessage]:
     """Return the messages at the end that only repeat an input which was not answered completely."""
     humans = _humans_at_the_end(messages)
     for size in range(1, len(humans) // 2 + 1):
         if digest_of(humans[-size:]) == digest_of(humans[-2 * size : -size]):
-            return [*repeated(messages[:-size]), *humans[-size:]]
+            return [*find_repeated_input(messages[:-size]), *humans[-size:]]
     before = messages[: len(messages) - len(humans)]
     if not humans or not before or (isinstance(before[-1], AIMessage) and not before[-1].tool_calls):
         return []
     while before and not isinstance(before[-1], HumanMessage):
         before = before[:-1]
     first = _humans_at_the_end(before)
-    asked = first[: len(first) - len(repeated(before))]
+    asked = first[: len(first) - len(find_repeated_input(before))]
     return humans if digest_of(asked) == digest_of(humans) else []
 
 
@@ -228,7 +228,7 @@ def _humans_at_the_end(messages: list[AnyMessage]) -> list[HumanMessage]:
 
 def _report(response: Any) -> None:
     """Record token usage for `agent.usage()` and `agent.savings()`. The answer is paid for, whatever it contains."""
-    frame = current()
+    frame = current_frame()
     for one in getattr(response, "result", [response]):
         used = getattr(one, "usage_metadata", None)
         if not used or frame is None:
@@ -236,13 +236,13 @@ def _report(response: Any) -> None:
         try:
             made = _usage_of(one.response_metadata, used)
         except (TypeError, ValueError):  # invalid numbers: record a call of unknown cost
-            made = usage.reported("unknown", "", 0, 0, 0, 0)
+            made = usage.check_report("unknown", "", 0, 0, 0, 0)
         drive_sync(frame.run.store, usage.record(core_of(frame), made, None))
 
 
 def _usage_of(about: Mapping[str, Any], used: Mapping[str, Any]) -> ModelUsage:
     inside = used.get("input_token_details") or {}
-    return usage.reported(
+    return usage.check_report(
         str(about.get("model_name") or about.get("model") or "unknown"),
         str(about.get("model_provider") or ""),
         int(used.get("input_tokens") or 0),

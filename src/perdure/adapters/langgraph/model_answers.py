@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.values.codec.exceptions import shown
+from perdure.values.codec.exceptions import limited_repr
 
 
 def parts_of(response: Any) -> Any:
@@ -22,7 +22,7 @@ def _fields_of(value: Any) -> Any:
         return value
     from pydantic_core import to_jsonable_python
 
-    return to_jsonable_python(value, by_alias=True, round_trip=True, fallback=shown)
+    return to_jsonable_python(value, by_alias=True, round_trip=True, fallback=limited_repr)
 
 
 def answer_of(stored: dict[str, Any], response_format: Any) -> Any:
@@ -31,11 +31,11 @@ def answer_of(stored: dict[str, Any], response_format: Any) -> Any:
 
     structured = stored.get("structured")
     if isinstance(structured, dict):
-        structured = _made(structured, getattr(response_format, "schema", response_format))
+        structured = _build_answer(structured, getattr(response_format, "schema", response_format))
     return ModelResponse(result=stored["messages"], structured_response=structured)
 
 
-def _made(fields: dict[str, Any], schema: Any) -> Any:
+def _build_answer(fields: dict[str, Any], schema: Any) -> Any:
     """Return an instance of the requested class, or the plain fields for a JSON schema or if the class rejects them."""
     if not isinstance(schema, type) and not hasattr(schema, "__args__"):
         return fields

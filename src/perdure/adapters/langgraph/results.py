@@ -27,7 +27,7 @@ def _text(value: Any) -> str:
         return str(value)
 
 
-def gave_up(error: Exception, name: str, id: str) -> Any:
+def make_abandoned_message(error: Exception, name: str, id: str) -> Any:
     """Return the message that tells the model that the outcome stays unknown."""
     told = f"The outcome of {name} is unknown, and it will not be tried again: {error}"
     return ToolMessage(content=told, name=name, tool_call_id=id, status="error")

@@ -26,7 +26,7 @@ from perdure.adapters.langgraph.open_engine import AgentOrStore, EngineHolder
 from perdure.adapters.langgraph.serializers import CodecForm, CodecSerializer, SerdeForm
 from perdure.errors import NotDurableWarning, WrongValue
 from perdure.journal.retention_rules import RetentionRule
-from perdure.kernel.protocol import Protocol, drive_async, drive_sync, reading
+from perdure.kernel.protocol import Protocol, drive_async, drive_sync, read_protocol
 from perdure.work.threads import prune as pruning
 
 T = TypeVar("T")
@@ -100,7 +100,7 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
         return await drive_async(self._engine.store, protocol)
 
     async def _read(self, call: Callable[..., T], *args: Any) -> T:
-        return await drive_async(self._engine.store, reading(call, *args))
+        return await drive_async(self._engine.store, read_protocol(call, *args))
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -124,7 +124,7 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
 
         Filters: a thread, equal metadata, before another one, up to `limit`.
         """
-        return iter(self._points.listed(config, filter, before, limit))
+        return iter(self._points.list_checkpoints(config, filter, before, limit))
 
     async def alist(
         self,
@@ -135,7 +135,7 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """Iterate over checkpoints under asyncio. See `list`."""
-        found = self._points.listed(config, filter, before, limit)
+        found = self._points.list_checkpoints(config, filter, before, limit)
         while (one := await self._read(next, found, None)) is not None:
             yield one
 
@@ -219,12 +219,12 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
         Checkpoints that the newest one needs stay too: with delta channels, its values depend on earlier ones.
         """
         for thread in thread_ids:
-            self._do(self._pruned(str(thread), strategy))
+            self._do(self._prune(str(thread), strategy))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Prune threads under asyncio. See `prune`."""
         for thread in thread_ids:
-            await self._ado(self._pruned(str(thread), strategy))
+            await self._ado(self._prune(str(thread), strategy))
 
     def _advise(self, config: RunnableConfig) -> None:
         """Warn once if a graph runs with LangGraph's default durability, which a saver cannot change."""
@@ -239,7 +239,7 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
             stacklevel=2,
         )
 
-    def _pruned(self, thread: str, strategy: str) -> Protocol[int]:
+    def _prune(self, thread: str, strategy: str) -> Protocol[int]:
         if strategy not in _STRATEGIES:
             raise WrongValue(f"strategy={strategy!r}: use one of {', '.join(_STRATEGIES)}")
         if strategy == "delete":

@@ -46,14 +46,14 @@ class SerdeForm:
         """Return the stored value. With an encrypting serializer, unencrypted values are refused."""
         if not isinstance(value, ForeignValue):
             if self._secret:
-                raise _in_clear()
+                raise _unencrypted_error()
             return value
         if self._secret and "+" not in value.form:
-            raise _in_clear()
+            raise _unencrypted_error()
         return self._serde.loads_typed((value.form, value.data))
 
 
-def _in_clear() -> CorruptValue:
+def _unencrypted_error() -> CorruptValue:
     return CorruptValue(
         "a stored value is not encrypted, but the serializer encrypts",
         hint="it was written without encryption or by another party, so it is not trusted",

@@ -13,11 +13,11 @@ from langgraph.store.base import NOT_PROVIDED, BaseStore, NotProvided, Op, PutOp
 from perdure.adapters.langgraph import known_types
 from perdure.adapters.langgraph.open_engine import AgentOrStore, EngineHolder
 from perdure.adapters.langgraph.store_index import StoreIndex
-from perdure.adapters.langgraph.store_ops import OperationBatch, named
+from perdure.adapters.langgraph.store_ops import OperationBatch, locate_item
 from perdure.data import state
 from perdure.data.state import StateVersion
 from perdure.errors import WrongType, WrongValue
-from perdure.kernel.protocol import drive_async, drive_sync, reading
+from perdure.kernel.protocol import drive_async, drive_sync, read_protocol
 from perdure.maintenance import retention
 from perdure.values.hints import name_hint
 
@@ -61,7 +61,7 @@ class PerdureStore(BaseStore):
         self._home = EngineHolder(store_or_agent, agent)
         self._engine = self._home.engine
         self._index = None if index is None else StoreIndex(index)
-        self.ttl_config = None if ttl is None else _checked_ttl(ttl)
+        self.ttl_config = None if ttl is None else _check_ttl(ttl)
         self._warned = False
 
     def __repr__(self) -> str:
@@ -71,14 +71,14 @@ class PerdureStore(BaseStore):
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Execute several operations: reads see the state before the batch, and all puts are one commit."""
-        batch = self._looked_at(OperationBatch(ops, self._index))
-        vectors, questions = self._read_by_the_model(batch)
+        batch = self._check_batch(OperationBatch(ops, self._index))
+        vectors, questions = self._embed_batch(batch)
         return drive_sync(self._engine.store, batch.perform(self._engine, vectors, questions))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Execute several operations under asyncio. See `batch`."""
-        batch = self._looked_at(OperationBatch(ops, self._index))
-        vectors, questions = await self._read_by_the_model_async(batch)
+        batch = self._check_batch(OperationBatch(ops, self._index))
+        vectors, questions = await self._embed_batch_async(batch)
         return await drive_async(self._engine.store, batch.perform(self._engine, vectors, questions))
 
     def put(
@@ -134,7 +134,7 @@ class PerdureStore(BaseStore):
         >>> store.put_if(("users", "ann"), "diet", {"text": "eats fish again"}, seen)
         """
         batch = OperationBatch([self._put(namespace, key, value, index, ttl)], self._index, version)
-        vectors, _ = self._read_by_the_model(batch)
+        vectors, _ = self._embed_batch(batch)
         return drive_sync(self._engine.store, batch.put_one(self._engine, vectors))
 
     async def aput_if(
@@ -149,24 +149,26 @@ class PerdureStore(BaseStore):
     ) -> int:
         """Store an item conditionally under asyncio. See `put_if`."""
         batch = OperationBatch([self._put(namespace, key, value, index, ttl)], self._index, version)
-        vectors, _ = await self._read_by_the_model_async(batch)
+        vectors, _ = await self._embed_batch_async(batch)
         return await drive_async(self._engine.store, batch.put_one(self._engine, vectors))
 
     def version(self, namespace: StoreNamespace, key: str) -> int:
         """Return the version of an item, for `put_if`: 1, then 2, and so on; 0 if it does not exist."""
-        return drive_sync(self._engine.store, state.version(self._engine, *named(namespace, key)))
+        return drive_sync(self._engine.store, state.version(self._engine, *locate_item(namespace, key)))
 
     async def aversion(self, namespace: StoreNamespace, key: str) -> int:
         """Return the version of an item under asyncio. See `version`."""
-        return await drive_async(self._engine.store, state.version(self._engine, *named(namespace, key)))
+        return await drive_async(self._engine.store, state.version(self._engine, *locate_item(namespace, key)))
 
     def history(self, namespace: StoreNamespace, key: str) -> list[StateVersion]:
         """Return every version that an item has had, oldest first: `version`, `value`, `at` and `deleted`."""
-        return drive_sync(self._engine.store, reading(state.history, self._engine, *named(namespace, key)))
+        return drive_sync(self._engine.store, read_protocol(state.history, self._engine, *locate_item(namespace, key)))
 
     async def ahistory(self, namespace: StoreNamespace, key: str) -> list[StateVersion]:
         """Return every version of an item under asyncio. See `history`."""
-        return await drive_async(self._engine.store, reading(state.history, self._engine, *named(namespace, key)))
+        return await drive_async(
+            self._engine.store, read_protocol(state.history, self._engine, *locate_item(namespace, key))
+        )
 
     # -- compatibility with other stores ------------------------------------------------------------------------------
 
@@ -179,7 +181,7 @@ class PerdureStore(BaseStore):
 
     async def asweep_ttl(self) -> int:
         """Remove expired items under asyncio. See `sweep_ttl`."""
-        return await drive_async(self._engine.store, reading(self.sweep_ttl))
+        return await drive_async(self._engine.store, read_protocol(self.sweep_ttl))
 
     def start_ttl_sweeper(self, sweep_interval_minutes: int | None = None) -> Future[None]:
         """Do nothing: expired items are never returned, and later puts remove them. It exists for compatibility."""
@@ -224,25 +226,25 @@ class PerdureStore(BaseStore):
         default = None if self.ttl_config is None else self.ttl_config.get("default_ttl")
         return PutOp(labels, str(key), value, index, default if isinstance(ttl, NotProvided) else ttl)
 
-    def _looked_at(self, batch: OperationBatch) -> OperationBatch:
+    def _check_batch(self, batch: OperationBatch) -> OperationBatch:
         if self._index is None and batch.queries and not self._warned:
             self._warned = True
             hint = "create the store with index={'words': True}, or LangGraph's index= with an embed function"
             warnings.warn(f"this store has no index, so a query finds nothing: {hint}", UserWarning, stacklevel=4)
         return batch
 
-    def _read_by_the_model(self, batch: OperationBatch) -> tuple[dict[str, bytes], dict[str, SearchQuery]]:
+    def _embed_batch(self, batch: OperationBatch) -> tuple[dict[str, bytes], dict[str, SearchQuery]]:
         if self._index is None:
             return {}, {}
         return self._index.vectors(batch.texts), self._index.questions(batch.queries)
 
-    async def _read_by_the_model_async(self, batch: OperationBatch) -> tuple[dict[str, bytes], dict[str, SearchQuery]]:
+    async def _embed_batch_async(self, batch: OperationBatch) -> tuple[dict[str, bytes], dict[str, SearchQuery]]:
         if self._index is None:
             return {}, {}
         return await self._index.vectors_async(batch.texts), await self._index.questions_async(batch.queries)
 
 
-def _checked_ttl(ttl: Any) -> TTLConfig:
+def _check_ttl(ttl: Any) -> TTLConfig:
     if not isinstance(ttl, Mapping):
         raise WrongType(f"ttl must be LangGraph's TTLConfig, such as {{'default_ttl': 60}} (minutes), not {ttl!r}")
     for key in ttl:

@@ -19,7 +19,7 @@ ORDERS: dict[str, Callable[[Any, Any], bool]] = {
 OPERATORS = ("$eq", "$ne", *ORDERS)
 
 
-def checked_filter(given: Any, path: str = "filter") -> None:
+def check_filter(given: Any, path: str = "filter") -> None:
     """Raise if this is not a valid filter."""
     if not isinstance(given, Mapping):
         raise WrongValue(f"{path} must be a dict of keys and wanted values, not {given!r}")
@@ -28,13 +28,13 @@ def checked_filter(given: Any, path: str = "filter") -> None:
             raise WrongValue(f"{path}: a key must be a str, not {key!r}")
         if key.startswith("$"):
             raise WrongValue(f"{path}: {key!r} is where a key is expected: {{'key': {{{key!r}: ...}}}}")
-        _checked_wanted(wanted, f"{path}[{key!r}]")
+        _check_operand(wanted, f"{path}[{key!r}]")
 
 
-def _checked_wanted(wanted: Any, path: str) -> None:
+def _check_operand(wanted: Any, path: str) -> None:
     if isinstance(wanted, Mapping):
         if not any(isinstance(key, str) and key.startswith("$") for key in wanted):
-            checked_filter(wanted, path)
+            check_filter(wanted, path)
             return
         for name, value in wanted.items():
             if name not in OPERATORS:
@@ -46,28 +46,28 @@ def _checked_wanted(wanted: Any, path: str) -> None:
                 raise WrongValue(f"{path}: {name} needs a number, a str or a date, not {value!r}")
     elif isinstance(wanted, list | tuple):
         for place, inner in enumerate(wanted):
-            _checked_wanted(inner, f"{path}[{place}]")
+            _check_operand(inner, f"{path}[{place}]")
 
 
 def matches(value: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Return whether a value matches a filter."""
-    return all(_fits(value.get(key), part) for key, part in wanted.items())
+    return all(_matches(value.get(key), part) for key, part in wanted.items())
 
 
-def _fits(value: Any, wanted: Any) -> bool:
+def _matches(value: Any, wanted: Any) -> bool:
     if isinstance(wanted, Mapping):
         if any(key.startswith("$") for key in wanted):
             return all(_compares(value, name, part) for name, part in wanted.items())
         return isinstance(value, Mapping) and matches(value, wanted)
     if isinstance(wanted, list | tuple):
-        return _fits_each(value, wanted)
+        return _matches_each(value, wanted)
     return bool(value == wanted)
 
 
-def _fits_each(value: Any, wanted: Sequence[Any]) -> bool:
+def _matches_each(value: Any, wanted: Sequence[Any]) -> bool:
     if not isinstance(value, list | tuple) or len(value) != len(wanted):
         return False
-    return all(_fits(one, part) for one, part in zip(value, wanted, strict=True))
+    return all(_matches(one, part) for one, part in zip(value, wanted, strict=True))
 
 
 def _compares(value: Any, name: str, wanted: Any) -> bool:
@@ -81,11 +81,11 @@ def _compares(value: Any, name: str, wanted: Any) -> bool:
         return compare(*numbers)
     for kind in (str, datetime, date):
         if isinstance(value, kind) and isinstance(wanted, kind):
-            return _in_order(compare, value, wanted)
+            return _compare_ordered(compare, value, wanted)
     return False  # values that cannot be compared do not match
 
 
-def _in_order(compare: Callable[[Any, Any], bool], value: Any, wanted: Any) -> bool:
+def _compare_ordered(compare: Callable[[Any, Any], bool], value: Any, wanted: Any) -> bool:
     try:
         return compare(value, wanted)
     except TypeError:

@@ -11,10 +11,10 @@ from langchain_core.embeddings import Embeddings
 from langgraph.store.base import ensure_embeddings, get_text_at_path, tokenize_path
 
 from perdure.data.search.ranking import SearchQuery
-from perdure.data.search.vectors import packed
+from perdure.data.search.vectors import pack_vector
 from perdure.errors import WrongValue
 from perdure.journal.documents import IndexedDocument
-from perdure.store.base import holds
+from perdure.store.base import is_storable_name
 from perdure.values.hints import name_hint
 
 KEYS = ("dims", "embed", "fields", "words", "embedder")
@@ -45,7 +45,7 @@ class StoreIndex:
             return []
         found = list[tuple[str, str]]()
         for path, tokens in self._fields if index is None else [_field(path) for path in index]:
-            texts = [_whole(value)] if path == "$" else get_text_at_path(dict(value), tokens)
+            texts = [_to_json_text(value)] if path == "$" else get_text_at_path(dict(value), tokens)
             for place, text in enumerate(texts):
                 found.append((f"{path}.{place}" if len(texts) > 1 else path, text))
         return list(dict(found).items())  # a path that is named twice counts once
@@ -59,14 +59,14 @@ class StoreIndex:
         wanted = list(dict.fromkeys(texts))
         if self._embeddings is None or not wanted:
             return _NO_VECTORS
-        return self._packed(wanted, self._embeddings.embed_documents(wanted))
+        return self._pack_vectors(wanted, self._embeddings.embed_documents(wanted))
 
     async def vectors_async(self, texts: Iterable[str]) -> dict[str, bytes]:
         """Embed texts under asyncio. See `vectors`."""
         wanted = list(dict.fromkeys(texts))
         if self._embeddings is None or not wanted:
             return _NO_VECTORS
-        return self._packed(wanted, await self._embeddings.aembed_documents(wanted))
+        return self._pack_vectors(wanted, await self._embeddings.aembed_documents(wanted))
 
     # -- searching ----------------------------------------------------------------------------------------------------
 
@@ -75,33 +75,33 @@ class StoreIndex:
         wanted = list(dict.fromkeys(texts))
         embeddings = self._embeddings
         made = [] if embeddings is None else [embeddings.embed_query(text) for text in wanted]
-        return self._asked(wanted, made)
+        return self._build_queries(wanted, made)
 
     async def questions_async(self, texts: Iterable[str]) -> dict[str, SearchQuery]:
         """Return the search questions under asyncio. See `questions`."""
         wanted = list(dict.fromkeys(texts))
         embeddings = self._embeddings
         made = [] if embeddings is None else await asyncio.gather(*(embeddings.aembed_query(text) for text in wanted))
-        return self._asked(wanted, made)
+        return self._build_queries(wanted, made)
 
-    def _asked(self, texts: Sequence[str], made: Sequence[Sequence[float]]) -> dict[str, SearchQuery]:
-        vectors = self._packed(texts, made) if self._embeddings is not None else _NO_VECTORS
+    def _build_queries(self, texts: Sequence[str], made: Sequence[Sequence[float]]) -> dict[str, SearchQuery]:
+        vectors = self._pack_vectors(texts, made) if self._embeddings is not None else _NO_VECTORS
         words = {text: text if self.words else "" for text in texts}
         return {text: SearchQuery(words[text], self._embedder, vectors.get(text, b"")) for text in texts}
 
-    def _packed(self, texts: Sequence[str], made: Sequence[Sequence[float]]) -> dict[str, bytes]:
+    def _pack_vectors(self, texts: Sequence[str], made: Sequence[Sequence[float]]) -> dict[str, bytes]:
         if len(made) != len(texts):
             raise WrongValue(f"embed returned {len(made)} vectors for {len(texts)} texts")
-        return {text: packed(vector, self._dims) for text, vector in zip(texts, made, strict=True)}
+        return {text: pack_vector(vector, self._dims) for text, vector in zip(texts, made, strict=True)}
 
 
 def _field(path: Any) -> tuple[str, list[str]]:
-    if not isinstance(path, str) or not path or not holds(path):
+    if not isinstance(path, str) or not path or not is_storable_name(path):
         raise WrongValue(f"a field to index must be a path such as 'text' or 'messages[*].content', not {path!r}")
     return path, tokenize_path(path)
 
 
-def _whole(value: Mapping[str, Any]) -> str:
+def _to_json_text(value: Mapping[str, Any]) -> str:
     """Return a value as JSON text, as LangGraph writes it. Other types become text."""
     return json.dumps(dict(value), sort_keys=True, ensure_ascii=False, default=str)
 

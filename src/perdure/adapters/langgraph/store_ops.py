@@ -23,7 +23,7 @@ from langgraph.store.base import (
     validate_op_namespace,
 )
 
-from perdure.adapters.langgraph.store_filter import checked_filter, matches
+from perdure.adapters.langgraph.store_filter import check_filter, matches
 from perdure.data import namespaces, state
 from perdure.data.namespaces import KeyValue, NamespaceTree
 from perdure.data.search.ranking import SearchQuery, find
@@ -32,7 +32,7 @@ from perdure.journal.agent_writes import SetKey
 from perdure.journal.retention_rules import OURS
 from perdure.kernel.protocol import Protocol, Read
 from perdure.records import StateChange
-from perdure.store.base import holds
+from perdure.store.base import is_storable_name
 from perdure.values.clock import moment
 from perdure.values.limits import NAME_CHARACTERS_MAX
 
@@ -45,23 +45,23 @@ _MINUTE_MS = 60_000
 _MINUTES_MAX = 100 * 366 * 24 * 60
 
 
-def joined(labels: NamespaceLabels) -> str:
+def join_labels(labels: NamespaceLabels) -> str:
     """Return the `agent.state` namespace of LangGraph labels: ("users", "ann") is "users.ann". Labels have no dots."""
     return ".".join(labels)
 
 
-def parted(space: str) -> NamespaceLabels:
+def split_namespace(space: str) -> NamespaceLabels:
     """Return the LangGraph labels of a namespace."""
     return tuple(space.split("."))
 
 
-def named(labels: NamespaceLabels, key: Any) -> tuple[str, str]:
+def locate_item(labels: NamespaceLabels, key: Any) -> tuple[str, str]:
     """Return the namespace and key of an item in `agent.state`."""
     if not labels:
         raise InvalidNamespaceError("Namespace cannot be empty.")
     if not isinstance(key, str):
         raise WrongType(f"a key must be a str, not {key!r}")
-    return joined(labels), key
+    return join_labels(labels), key
 
 
 class OperationBatch:
@@ -83,20 +83,20 @@ class OperationBatch:
     def _add(self, place: int, op: Op) -> None:
         validate_op_namespace(op)
         if isinstance(op, GetOp):
-            _not_ours(op.namespace)
+            _refuse_foreign_labels(op.namespace)
             self._gets[place] = op
         elif isinstance(op, PutOp):
-            _not_ours(op.namespace)
-            _checked_put(op)
-            self._puts[named(op.namespace, op.key)] = op
+            _refuse_foreign_labels(op.namespace)
+            _check_put(op)
+            self._puts[locate_item(op.namespace, op.key)] = op
         elif isinstance(op, SearchOp):
-            _not_ours(op.namespace_prefix)
-            _checked_page(op.limit, op.offset)
+            _refuse_foreign_labels(op.namespace_prefix)
+            _check_page(op.limit, op.offset)
             if op.filter is not None:
-                checked_filter(op.filter)
+                check_filter(op.filter)
             self._searches[place] = op
         elif isinstance(op, ListNamespacesOp):
-            _checked_page(op.limit, op.offset)
+            _check_page(op.limit, op.offset)
             self._lists[place] = op
         else:
             raise WrongValue(f"Unknown operation type: {type(op)}")
@@ -123,19 +123,19 @@ class OperationBatch:
         """Execute the batch. Returns the results in the order of the operations."""
         touched = list[SetKey]()
         if self._gets or self._searches or self._lists:
-            touched = yield Read(self._read, (engine, questions))
-        asks: list[SetKey] = (yield Read(self._asks, (engine, vectors))) if self._puts else []
+            touched = yield Read(self._execute_reads, (engine, questions))
+        asks: list[SetKey] = (yield Read(self._build_writes, (engine, vectors))) if self._puts else []
         if asks or touched:
             yield from state.change(engine, [*touched, *asks])
         return self._results
 
     def put_one(self, engine: Engine, vectors: Mapping[str, bytes]) -> Protocol[int]:
         """Execute the only put and return the new version."""
-        [ask] = yield Read(self._asks, (engine, vectors))
+        [ask] = yield Read(self._build_writes, (engine, vectors))
         landed: list[StateChange] = yield from state.change(engine, [ask])
         return landed[0].version if landed else (yield from state.read_current(engine, ask.place)).version
 
-    def _asks(self, engine: Engine, vectors: Mapping[str, bytes]) -> list[SetKey]:
+    def _build_writes(self, engine: Engine, vectors: Mapping[str, bytes]) -> list[SetKey]:
         return [self._ask(engine, place, op, vectors) for place, op in self._puts.items()]
 
     def _ask(self, engine: Engine, place: tuple[str, str], op: PutOp, vectors: Mapping[str, bytes]) -> SetKey:
@@ -146,10 +146,10 @@ class OperationBatch:
         lasts = 0 if op.ttl is None else int(op.ttl * _MINUTE_MS)
         return state.ask_set(engine, at, dict(op.value), None, self._if_version, lasts=lasts, documents=documents)
 
-    def _read(self, engine: Engine, questions: Mapping[str, SearchQuery]) -> list[SetKey]:
+    def _execute_reads(self, engine: Engine, questions: Mapping[str, SearchQuery]) -> list[SetKey]:
         """Fill in the results of reads. Returns the writes that extend expiries."""
         read = list[KeyValue]()
-        wanted = {place: named(op.namespace, op.key) for place, op in self._gets.items() if _reachable(op)}
+        wanted = {place: locate_item(op.namespace, op.key) for place, op in self._gets.items() if _reachable(op)}
         there = namespaces.read_keys(engine, set(wanted.values()))
         for place, op in self._gets.items():
             kept = there.get(wanted[place]) if place in wanted else None
@@ -157,18 +157,20 @@ class OperationBatch:
             if kept is not None and op.refresh_ttl:
                 read.append(kept)
         for place, search in self._searches.items():
-            found = _found(engine, search, questions)
+            found = _search_items(engine, search, questions)
             self._results[place] = [_search_item(kept, score) for kept, score in found]
             if search.refresh_ttl:
                 read += [kept for kept, _ in found]
         for place, listing in self._lists.items():
-            self._results[place] = _listed(namespaces.names(engine), listing)
-        return namespaces.prolonging(engine, {(item.space, item.key): item for item in read}.values())
+            self._results[place] = _filter_namespaces(namespaces.names(engine), listing)
+        return namespaces.extend_expiries(engine, {(item.space, item.key): item for item in read}.values())
 
 
-def _found(engine: Engine, op: SearchOp, questions: Mapping[str, SearchQuery]) -> list[tuple[KeyValue, float | None]]:
-    prefix = joined(op.namespace_prefix)
-    if not holds(prefix) or len(prefix) > NAME_CHARACTERS_MAX or not op.limit:
+def _search_items(
+    engine: Engine, op: SearchOp, questions: Mapping[str, SearchQuery]
+) -> list[tuple[KeyValue, float | None]]:
+    prefix = join_labels(op.namespace_prefix)
+    if not is_storable_name(prefix) or len(prefix) > NAME_CHARACTERS_MAX or not op.limit:
         return []
     tree, wanted = NamespaceTree(prefix), partial(_is_wanted, op.filter) if op.filter else None
     if op.query and op.query in questions:
@@ -178,31 +180,31 @@ def _found(engine: Engine, op: SearchOp, questions: Mapping[str, SearchQuery]) -
 
 
 def _is_wanted(wanted: Mapping[str, Any], kept: KeyValue) -> bool:
-    return matches(_mapping(kept.value), wanted)
+    return matches(_as_mapping(kept.value), wanted)
 
 
 def _reachable(op: GetOp) -> bool:
     """Return whether a name can be stored. One that cannot does not exist."""
-    return bool(op.namespace) and holds(op.key) and holds(joined(op.namespace))
+    return bool(op.namespace) and is_storable_name(op.key) and is_storable_name(join_labels(op.namespace))
 
 
-def _mapping(value: Any) -> dict[str, Any]:
+def _as_mapping(value: Any) -> dict[str, Any]:
     """Wrap a value that is not a dict: plain Python may have written it, but items of LangGraph are dicts."""
     return value if isinstance(value, dict) else {"value": value}
 
 
 def _item(kept: KeyValue) -> Item:
     times = {"created_at": moment(kept.created), "updated_at": moment(kept.at)}
-    return Item(value=_mapping(kept.value), key=kept.key, namespace=parted(kept.space), **times)
+    return Item(value=_as_mapping(kept.value), key=kept.key, namespace=split_namespace(kept.space), **times)
 
 
 def _search_item(kept: KeyValue, score: float | None) -> SearchItem:
     times = moment(kept.created), moment(kept.at)
-    return SearchItem(parted(kept.space), kept.key, _mapping(kept.value), *times, score=score)
+    return SearchItem(split_namespace(kept.space), kept.key, _as_mapping(kept.value), *times, score=score)
 
 
-def _listed(names: list[str], op: ListNamespacesOp) -> list[NamespaceLabels]:
-    found = {parted(name) for name in names}
+def _filter_namespaces(names: list[str], op: ListNamespacesOp) -> list[NamespaceLabels]:
+    found = {split_namespace(name) for name in names}
     for condition in op.match_conditions or ():
         found = {labels for labels in found if _agrees(labels, condition)}
     if op.max_depth is not None:
@@ -223,12 +225,12 @@ def _agrees(labels: NamespaceLabels, condition: MatchCondition) -> bool:
 # -- refusing ---------------------------------------------------------------------------------------------------------
 
 
-def _not_ours(labels: NamespaceLabels) -> None:
+def _refuse_foreign_labels(labels: NamespaceLabels) -> None:
     if labels and labels[0].startswith(OURS):
         raise InvalidNamespaceError(f"namespaces that begin with {OURS!r} are reserved for Perdure. Got: {labels}")
 
 
-def _checked_put(op: PutOp) -> None:
+def _check_put(op: PutOp) -> None:
     if op.value is not None and not isinstance(op.value, Mapping):
         raise WrongType(f"the value of an item must be a dict, not {type(op.value).__name__}: {{'value': ...}}")
     if op.ttl is not None and not 0 < op.ttl <= _MINUTES_MAX:
@@ -239,7 +241,7 @@ def _checked_put(op: PutOp) -> None:
         )
 
 
-def _checked_page(limit: Any, offset: Any) -> None:
+def _check_page(limit: Any, offset: Any) -> None:
     for name, number in (("limit", limit), ("offset", offset)):
         if type(number) is not int or number < 0:
             raise WrongValue(f"{name}={number!r}: must be an int from 0")

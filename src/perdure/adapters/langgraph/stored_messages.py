@@ -18,7 +18,7 @@ from langgraph.types import Command
 from perdure.errors import NotDurableWarning, ValueProblem
 from perdure.values import codec
 from perdure.values.codec import registry
-from perdure.values.codec.exceptions import shown
+from perdure.values.codec.exceptions import limited_repr
 
 _DEPTH_MAX = 50
 
@@ -29,7 +29,7 @@ def storable_result(value: Any, what: str, lost: list[str]) -> Any:
     All other values stay unchanged, because their receiver relies on them.
     """
     if isinstance(value, BaseMessage):
-        return _kept_message(value, what, lost)
+        return _make_storable_message(value, what, lost)
     if type(value) is list:
         return [storable_result(one, what, lost) for one in value]
     if type(value) is dict:
@@ -39,12 +39,12 @@ def storable_result(value: Any, what: str, lost: list[str]) -> Any:
     return value
 
 
-def _kept_message(message: BaseMessage, what: str, lost: list[str]) -> BaseMessage:
+def _make_storable_message(message: BaseMessage, what: str, lost: list[str]) -> BaseMessage:
     try:
         codec.encode(message, f"{what}()")
     except ValueProblem as error:
         lost.append(error.message)
-        return _reduced(message)
+        return _reduce_message(message)
     return message
 
 
@@ -55,7 +55,7 @@ def warn_reduced(lost: list[str]) -> None:
         warnings.warn(told, NotDurableWarning, stacklevel=3)
 
 
-def _reduced(message: BaseMessage) -> BaseMessage:
+def _reduce_message(message: BaseMessage) -> BaseMessage:
     """Return the message as an instance of a registered class, with storable fields."""
     kind = next((cls for cls in type(message).__mro__ if registry.entry_of(cls) is not None), None)
     if kind is None:
@@ -63,30 +63,32 @@ def _reduced(message: BaseMessage) -> BaseMessage:
     fields = {**message.__dict__, **(message.__pydantic_extra__ or {})}
     declared: Any = kind
     names = fields.keys() & declared.model_fields.keys() if kind is not type(message) else fields.keys()
-    made: BaseMessage = declared.model_construct(**{name: plain_data(fields[name]) for name in fields if name in names})
+    made: BaseMessage = declared.model_construct(
+        **{name: to_storable_data(fields[name]) for name in fields if name in names}
+    )
     return made
 
 
-def plain_data(value: Any, around: tuple[int, ...] = ()) -> Any:
+def to_storable_data(value: Any, around: tuple[int, ...] = ()) -> Any:
     """Return a value if it can be stored, else its parts, and at last its text."""
     try:
         codec.encode(value)
     except ValueProblem:
         if id(value) in around or len(around) > _DEPTH_MAX:
-            return shown(value)
-        return _taken_apart(value, (*around, id(value)))
+            return limited_repr(value)
+        return _reduce_value(value, (*around, id(value)))
     return value
 
 
-def _taken_apart(value: Any, around: tuple[int, ...]) -> Any:
+def _reduce_value(value: Any, around: tuple[int, ...]) -> Any:
     if isinstance(value, Enum):
-        return plain_data(value.value, around)
+        return to_storable_data(value.value, around)
     if isinstance(value, list | tuple | set | frozenset):
-        return [plain_data(one, around) for one in value]
+        return [to_storable_data(one, around) for one in value]
     parts = value if isinstance(value, Mapping) else _fields_of(value)
     if parts is None:
-        return shown(value)
-    return {key if type(key) is str else shown(key): plain_data(parts[key], around) for key in parts}
+        return limited_repr(value)
+    return {key if type(key) is str else limited_repr(key): to_storable_data(parts[key], around) for key in parts}
 
 
 def _fields_of(value: Any) -> Mapping[str, Any] | None:

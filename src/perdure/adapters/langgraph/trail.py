@@ -13,7 +13,7 @@ from collections import OrderedDict
 
 import msgspec
 
-from perdure.adapters.langgraph.finished_tasks import all_past
+from perdure.adapters.langgraph.finished_tasks import are_past
 from perdure.adapters.langgraph.location import GraphLevel, GraphTask
 from perdure.data import state
 from perdure.errors import Diverged
@@ -63,7 +63,7 @@ class CallTrail:
         self.passed: list[RecordedCall] = []
         """Calls that were found done and are not yet credited as savings."""
 
-    def next_order(self, now_ms: int) -> int:
+    def take_next_order(self, now_ms: int) -> int:
         """Return a number above all earlier ones, also of earlier invocations if the clock is right."""
         with self.lock:
             self._order = max(self._order + 1, now_ms * 1000)
@@ -126,8 +126,8 @@ def _load(engine: Engine, place: GraphTask) -> Protocol[CallTrail]:
     found = yield from state.items(engine, space_of(place.thread), None, None)
     known = {run: msgspec.convert(value, TrailCall) for run, value in found}
     before = [one for one in known.values() if one.invocation != place.invocation and not one.lost]
-    before = [one for one in before if not _same_checkpoint(one.levels[-1], place.levels[-1])]
-    verdicts: list[bool] = (yield Read(all_past, (place, before))) if before else []
+    before = [one for one in before if not _is_same_checkpoint(one.levels[-1], place.levels[-1])]
+    verdicts: list[bool] = (yield Read(are_past, (place, before))) if before else []
     asks = list[SetKey]()
     for entry, past in zip(before, verdicts, strict=True):
         at = state.place(engine, space_of(place.thread), entry.run)
@@ -142,7 +142,7 @@ def _load(engine: Engine, place: GraphTask) -> Protocol[CallTrail]:
     return CallTrail(known)
 
 
-def _same_checkpoint(one: GraphLevel, other: GraphLevel) -> bool:
+def _is_same_checkpoint(one: GraphLevel, other: GraphLevel) -> bool:
     """Return whether two tasks start at the same checkpoint. Then each is found by its id."""
     return (one.ns, one.checkpoint) == (other.ns, other.checkpoint)
 

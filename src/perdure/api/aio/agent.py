@@ -15,16 +15,16 @@ from perdure.api.aio.runs import AsyncRuns
 from perdure.api.aio.state import AsyncAgentState
 from perdure.api.aio.thread_access import AsyncThreadAccess
 from perdure.api.aio.transfer import AsyncAgentTransfer
-from perdure.data.checkpoints import AutosaveInterval, AutosavePace, read_keep
+from perdure.data.checkpoints import AutosaveInterval, AutosavePace, parse_retention
 from perdure.errors import WrongValue
 from perdure.journal.keys import KeySource
 from perdure.kernel.engine import Engine
-from perdure.kernel.names import checked_name
-from perdure.kernel.protocol import drive_async, reading
+from perdure.kernel.names import check_identifier
+from perdure.kernel.protocol import drive_async, read_protocol
 from perdure.run import answers, listing
 from perdure.run.declarations import Declarations
 from perdure.run.durable import Durable, make_durable
-from perdure.run.function import CallOptions, earlier_names
+from perdure.run.function import CallOptions, check_earlier_names
 from perdure.run.usage import Savings, Usage, budget_of, savings_lines, savings_of, usage_lines, usage_of
 from perdure.store.base import Store
 from perdure.values import codec
@@ -207,7 +207,7 @@ class AsyncAgent(AsyncAgentFiles, AsyncAgentTransfer, AsyncThreadAccess):
             backoff=backoff,
             timeout=timeout,
             version=version,
-            was=earlier_names(was),
+            was=check_earlier_names(was),
             retry_unstorable=retry_unstorable,
         )
         return self._decorate(function, False, name, ignore, options)
@@ -279,7 +279,7 @@ class AsyncAgent(AsyncAgentFiles, AsyncAgentTransfer, AsyncThreadAccess):
             not_done=not_done,
             outside=outside,
             on_change=on_change,
-            was=earlier_names(was),
+            was=check_earlier_names(was),
         )
         return self._decorate(function, True, name, ignore, options)
 
@@ -327,7 +327,7 @@ class AsyncAgent(AsyncAgentFiles, AsyncAgentTransfer, AsyncThreadAccess):
         from perdure.work.tasks.definition import TaskOptions
 
         options = TaskOptions(queue=queue, priority=priority, retries=retries, backoff=backoff, key=key)
-        decorate = partial(make_task, self._engine, name=name, options=options, was=earlier_names(was) or ())
+        decorate = partial(make_task, self._engine, name=name, options=options, was=check_earlier_names(was) or ())
         return decorate if function is None else decorate(function)
 
     def run(
@@ -352,7 +352,7 @@ class AsyncAgent(AsyncAgentFiles, AsyncAgentTransfer, AsyncThreadAccess):
             raise WrongValue(f'on_change={on_change!r}: choose "error" or "rerun"')
         return AsyncRun(
             self._engine,
-            checked_name(id, "a run's id"),
+            check_identifier(id, "a run's id"),
             input,
             wait=wait,
             on_change=on_change,
@@ -366,7 +366,7 @@ class AsyncAgent(AsyncAgentFiles, AsyncAgentTransfer, AsyncThreadAccess):
         >>> print(await agent.usage())
         >>> (await agent.usage()).by_model["gpt-4o"].cost_usd
         """
-        return await self._read(lambda: usage_of(usage_lines(*self._whose(run))))
+        return await self._read(lambda: usage_of(usage_lines(*self._locate_run(run))))
 
     async def savings(self, *, run: str | None = None) -> Savings:
         """Return what resuming has saved, for all runs or for one: steps, calls, tokens, money and seconds.
@@ -376,9 +376,9 @@ class AsyncAgent(AsyncAgentFiles, AsyncAgentTransfer, AsyncThreadAccess):
 
         >>> print(await agent.savings())
         """
-        return await self._read(lambda: savings_of(savings_lines(*self._whose(run))))
+        return await self._read(lambda: savings_of(savings_lines(*self._locate_run(run))))
 
-    def _whose(self, run: str | None) -> tuple[Store, str, str]:
+    def _locate_run(self, run: str | None) -> tuple[Store, str, str]:
         if run is not None:
             listing.require_run(self._engine.store, self._engine.name, run)
         return self._engine.store, self._engine.name, run or ""
@@ -402,7 +402,7 @@ class AsyncAgent(AsyncAgentFiles, AsyncAgentTransfer, AsyncThreadAccess):
         state is saved too. `keep_last` and `keep_for` work as in `checkpoint.create`.
         """
         pace = AutosavePace(every, self._engine.clock)
-        read_keep(keep_last, keep_for)  # fail here, and not at the tenth tick
+        parse_retention(keep_last, keep_for)  # fail here, and not at the tenth tick
         return AsyncAutosave(self.checkpoint, state, pace, name, keep_last=keep_last, keep_for=keep_for)
 
     async def gc(
@@ -442,7 +442,7 @@ class AsyncAgent(AsyncAgentFiles, AsyncAgentTransfer, AsyncThreadAccess):
                 vacuum=vacuum,
             )
 
-        return await drive_async(engine.store, reading(free))
+        return await drive_async(engine.store, read_protocol(free))
 
     async def send_event(self, run: str, name: str, payload: Any = None, *, by: str | None = None) -> None:
         """Send an event to a run of this agent, which receives it with `run.wait_event(name)`.
@@ -462,9 +462,9 @@ class AsyncAgent(AsyncAgentFiles, AsyncAgentTransfer, AsyncThreadAccess):
 
         `lines` is the first and last line, counted from 1. `find` returns the lines that contain a text, numbered.
         """
-        from perdure.presence.context.open_ref import reopened
+        from perdure.presence.context.open_ref import open_pointer
 
-        return await drive_async(self._engine.store, reopened(self._engine, ref, lines, find))
+        return await drive_async(self._engine.store, open_pointer(self._engine, ref, lines, find))
 
     async def close(self) -> None:
         """Close the store. Needed only if the process continues without this agent; `async with` does it too."""

@@ -75,7 +75,7 @@ class AsyncArtifacts(AsyncFacade):
     #:     ...     for block in file:
     #:     ...         send(block)
     #:     """
-    #:     return artifacts.opened(self._engine, name, version)
+    #:     return artifacts.open_artifact(self._engine, name, version)
     # unasync: end
 
     def writer(self, name: str, *, note: str = "", labels: Iterable[str] = ()) -> AsyncArtifactWriter:
@@ -84,7 +84,7 @@ class AsyncArtifacts(AsyncFacade):
         >>> async with agent.artifacts.writer("log") as file:
         ...     await file.write(b"one line")
         """
-        return AsyncArtifactWriter(self._engine, artifacts.begun(self._engine, name, labels, note))
+        return AsyncArtifactWriter(self._engine, artifacts.begin_write(self._engine, name, labels, note))
 
     async def versions(self, name: str) -> builtins.list[ArtifactInfo]:
         """Return all versions of a name, oldest first, with kind, size, digest, time, labels and note."""
@@ -92,7 +92,7 @@ class AsyncArtifacts(AsyncFacade):
 
     async def list(self, label: str | None = None) -> builtins.list[ArtifactInfo]:
         """Return the newest version of every artifact, sorted by name, or the newest with a label."""
-        return await self._read(lambda: artifacts.listed(self._engine, label))
+        return await self._read(lambda: artifacts.list_artifacts(self._engine, label))
 
     async def usage(self) -> builtins.list[ArtifactUsage]:
         """Return every version, sorted by name and number, with the bytes it adds to those before it."""
@@ -185,11 +185,11 @@ class AsyncArtifactReader(AsyncFacade):
             self._file.close()
 
     async def _call(self, call: Callable[[ArtifactReader], R]) -> R:
-        return await self._read(lambda: call(self._opened()))
+        return await self._read(lambda: call(self._require_open()))
 
-    def _opened(self) -> ArtifactReader:
+    def _require_open(self) -> ArtifactReader:
         if self._file is None:
-            self._file = artifacts.opened(self._engine, *self._which)
+            self._file = artifacts.open_artifact(self._engine, *self._which)
         return self._file
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from perdure.kernel.engine import Engine
-from perdure.kernel.protocol import Protocol, drive_async, reading
+from perdure.kernel.protocol import Protocol, drive_async, read_protocol
 from perdure.values.attributes import KnownAttributes
 
 R = TypeVar("R")
@@ -24,4 +24,4 @@ class AsyncFacade(KnownAttributes):
         return await drive_async(self._engine.store, protocol)
 
     async def _read(self, call: Callable[[], R]) -> R:
-        return await drive_async(self._engine.store, reading(call))
+        return await drive_async(self._engine.store, read_protocol(call))

@@ -12,8 +12,8 @@ from perdure.api.aio.tasks import AsyncTaskHandle, make_task
 from perdure.errors import InDoubt, RunWaiting, TurnUnfinished, UnknownAttribute, WrongType, WrongValue
 from perdure.kernel.awaitables import is_awaitable
 from perdure.kernel.engine import Engine
-from perdure.kernel.names import named
-from perdure.kernel.protocol import Protocol, drive_async, reading
+from perdure.kernel.names import check_storable_name
+from perdure.kernel.protocol import Protocol, drive_async, read_protocol
 from perdure.kernel.protocol import drive_sync as block
 from perdure.run.conversation import SUMMED_UP
 from perdure.run.core import RunCore
@@ -22,7 +22,7 @@ from perdure.values.attributes import KnownAttributes
 from perdure.work.tasks.definition import TaskOptions
 from perdure.work.threads import fork as forking
 from perdure.work.threads import history, thread_state
-from perdure.work.threads.conversations import QueuedInput, checked_thread, read_index
+from perdure.work.threads.conversations import QueuedInput, check_thread, read_index
 from perdure.work.threads.history import TurnInfo
 from perdure.work.threads.thread_state import DELETED
 from perdure.work.threads.turn import NO_INPUT, TurnRequest, enqueue, open_turn, reply, turn_before
@@ -42,7 +42,7 @@ class AsyncTurn(AsyncRun):
         self.thread = AsyncThread(engine, request.thread)
         """The thread that it is a turn of."""
 
-    def _opening(self) -> Protocol[RunCore]:
+    def _open_core(self) -> Protocol[RunCore]:
         run = yield from open_turn(self._engine, self._request)
         self.id = run.id
         return run
@@ -106,7 +106,7 @@ class AsyncThread(AsyncFacade):
 
     def __init__(self, engine: Engine, id: str) -> None:
         super().__init__(engine)
-        self.id = checked_thread(id)
+        self.id = check_thread(id)
 
     def turn(
         self,
@@ -133,17 +133,17 @@ class AsyncThread(AsyncFacade):
     @property
     def messages(self) -> builtins.list[Any]:
         """The conversation. Of a turn that failed or was given up: the user's message, and what changed the world."""
-        return block(self._engine.store, reading(history.messages_of, self._engine, self.id))
+        return block(self._engine.store, read_protocol(history.messages_of, self._engine, self.id))
 
     @property
     def raw(self) -> builtins.list[Any]:
         """All messages, also those of turns that were given up."""
-        return block(self._engine.store, reading(lambda: history.messages_of(self._engine, self.id, raw=True)))
+        return block(self._engine.store, read_protocol(lambda: history.messages_of(self._engine, self.id, raw=True)))
 
     @property
     def pending(self) -> builtins.list[QueuedInput]:
         """The messages that wait until the turn before them has ended, in their order."""
-        return list(block(self._engine.store, reading(read_index, self._engine, self.id)).queued)
+        return list(block(self._engine.store, read_protocol(read_index, self._engine, self.id)).queued)
 
     @property
     def state(self) -> AsyncThreadState:
@@ -159,7 +159,7 @@ class AsyncThread(AsyncFacade):
 
         >>> other = await thread.fork(at=3, to="user-123b")
         """
-        await self._do(forking.fork(self._engine, self.id, at, checked_thread(to)))
+        await self._do(forking.fork(self._engine, self.id, at, check_thread(to)))
         return AsyncThread(self._engine, to)
 
     async def delete(self, *, memories: bool = False) -> int:
@@ -199,17 +199,17 @@ class AsyncThreadState(KnownAttributes, Mapping[str, Any]):
             f"thread.state has no attribute {name!r}", hint=f"set a key: thread.state[{name!r}] = ..."
         )
 
-    def _all(self) -> dict[str, Any]:
+    def _read_all(self) -> dict[str, Any]:
         return thread_state.read_state(self._engine, self._thread)
 
     def __getitem__(self, key: str) -> Any:
         return thread_state.read_key(self._engine, self._thread, key)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._all())
+        return iter(self._read_all())
 
     def __len__(self) -> int:
-        return len(self._all())
+        return len(self._read_all())
 
     async def set(self, key: str, value: Any) -> None:
         """Set one key. Raises `RunBusy` outside of a turn while one is open."""
@@ -231,7 +231,7 @@ class AsyncThreadState(KnownAttributes, Mapping[str, Any]):
         block(self._engine.store, thread_state.write_state(self._engine, self._thread, key, DELETED))
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._all()!r})"
+        return f"{type(self).__name__}({self._read_all()!r})"
 
 
 class AsyncTurnFunction:
@@ -247,7 +247,9 @@ class AsyncTurnFunction:
         self._engine = engine
         self.__wrapped__ = function
         self.__doc__ = function.__doc__
-        self.__name__ = named(str(getattr(function, "__name__", type(function).__name__)), "a turn function's name")
+        self.__name__ = check_storable_name(
+            str(getattr(function, "__name__", type(function).__name__)), "a turn function's name"
+        )
         self._task = make_task(engine, self._do_task, name=f"turn {self.__name__}", options=TaskOptions(), was=())
 
     async def __call__(self, thread: str, input: Any, *, id: str | None = None, wait: float = 0.0) -> Any:
@@ -257,24 +259,24 @@ class AsyncTurnFunction:
         the message is queued durably, and `RunWaiting` is raised; `InDoubt` when an effect with `in_doubt="fail"` has
         ended that turn.
         """
-        request = _request(checked_thread(thread), input, id, wait, "error")
+        request = _request(check_thread(thread), input, id, wait, "error")
         while True:
             await self._finish_earlier(request)
             try:
                 return await self._perform(request)
             except TurnUnfinished:  # the turn that this one waited for was killed meanwhile, or another was queued
-                if await self._before(request) is None:
+                if await self._find_earlier(request) is None:
                     raise
 
     async def _finish_earlier(self, request: TurnRequest) -> None:
-        while (before := await self._before(request)) is not None:
+        while (before := await self._find_earlier(request)) is not None:
             try:
                 await self._perform(before)
             except (RunWaiting, InDoubt):
                 await drive_async(self._engine.store, enqueue(self._engine, request))
                 raise
             except Exception:  # recorded as the failure of that turn, which is not in the way of the next one then
-                if await self._before(request) is not None:
+                if await self._find_earlier(request) is not None:
                     raise
 
     async def start(self, thread: str, input: Any, *, id: str | None = None) -> AsyncTaskHandle[Any]:
@@ -283,13 +285,13 @@ class AsyncTurnFunction:
         >>> await chat.start("user-123", "Book a flight to NYC", id=request_id)
         """
         ident = id if id is not None else self._engine.clock.key()
-        return await self._task.start(f"{checked_thread(thread)}@{ident}", thread, input, ident)
+        return await self._task.start(f"{check_thread(thread)}@{ident}", thread, input, ident)
 
     async def _do_task(self, thread: str, input: Any, id: str) -> Any:
         return await self(thread, input, id=id)
 
-    async def _before(self, request: TurnRequest) -> TurnRequest | None:
-        return await drive_async(self._engine.store, reading(turn_before, self._engine, request))
+    async def _find_earlier(self, request: TurnRequest) -> TurnRequest | None:
+        return await drive_async(self._engine.store, read_protocol(turn_before, self._engine, request))
 
     async def _perform(self, request: TurnRequest) -> Any:
         async with AsyncTurn(self._engine, request) as turn:
@@ -311,7 +313,7 @@ class AsyncTurnFunction:
 
 def _request(thread: str, given: Any, id: str | None, wait: float, on_unfinished: str) -> TurnRequest:
     if id is not None:
-        named(id, "id=", empty=False, most=256)
+        check_storable_name(id, "id=", empty=False, most=256)
     return TurnRequest(thread, given, id, on_unfinished, wait)
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, overload
 from perdure.api.aio.base import AsyncFacade
 from perdure.data.events.append import append
 from perdure.data.events.follow import Follower
-from perdure.data.events.read import Event, EventPages, EventQuery, EventTime, asked, book_of
+from perdure.data.events.read import Event, EventPages, EventQuery, EventTime, book_of, make_query
 from perdure.data.events.replay import Reduction, forget, replay
 from perdure.data.events.schemas import kinds_of
 from perdure.values.durations import Duration, seconds_of
@@ -72,14 +72,14 @@ class AsyncEvents(AsyncFacade):
         >>> await agent.events.append("DEPLOYED", {"version": "1.4"})
         >>> await agent.events.append(kinds.Decision("roll back", why="errors rise"))
         """
-        await self._do(append(self._engine, [kinds_of(self._engine).noted(kind, payload)]))
+        await self._do(append(self._engine, [kinds_of(self._engine).convert_event(kind, payload)]))
 
     async def append_many(self, events: Iterable[Any]) -> None:
         """Append several events in one commit, all or none: objects, or tuples of a kind and an optional payload.
 
         >>> await agent.events.append_many([("SEEN", {"page": n}) for n in range(1000)])
         """
-        await self._do(append(self._engine, [kinds_of(self._engine).given(one) for one in events]))
+        await self._do(append(self._engine, [kinds_of(self._engine).convert_element(one) for one in events]))
 
     def read(
         self,
@@ -100,12 +100,12 @@ class AsyncEvents(AsyncFacade):
 
         >>> [event.payload async for event in agent.events.read(kind="SEEN", last=10)]
         """
-        wanted = asked(kinds_of(self._engine), kind, run, since, until, limit=limit, last=last, typed=typed)
+        wanted = make_query(kinds_of(self._engine), kind, run, since, until, limit=limit, last=last, typed=typed)
         return self._pages(wanted)
 
     async def _pages(self, wanted: EventQuery) -> AsyncIterator[Event]:
         pages = EventPages(lambda: book_of(self._engine), wanted)
-        while found := await self._read(pages.next_page):
+        while found := await self._read(pages.read_next_page):
             # unasync: async-only
             for event in found:
                 yield event
@@ -133,7 +133,7 @@ class AsyncEvents(AsyncFacade):
         >>> async for event in agent.events.follow(kind="ORDER_PLACED", since=position):
         ...     await ship(event.payload)
         """
-        wanted = asked(kinds_of(self._engine), kind, run, since, typed=typed)
+        wanted = make_query(kinds_of(self._engine), kind, run, since, typed=typed)
         seconds = None if timeout is None else 0.0 if timeout == 0 else seconds_of(timeout, "timeout")
         follower = Follower(self._engine.store, lambda: book_of(self._engine), wanted, seconds, stop)
         # unasync: sync-only
@@ -142,7 +142,7 @@ class AsyncEvents(AsyncFacade):
         return self._follow(follower)
 
     async def _follow(self, follower: Follower) -> AsyncIterator[Event]:
-        while found := await self._do(follower.more()):
+        while found := await self._do(follower.fetch_more()):
             # unasync: async-only
             for event in found:
                 yield event
@@ -171,7 +171,7 @@ class AsyncEvents(AsyncFacade):
         starts there. A saved state belongs to the name, the version and the initial value. Raise the version whenever
         the reducer, or code that it calls, changes. Without a version nothing is saved.
         """
-        wanted = asked(kinds_of(self._engine), kind, run, None, until)
+        wanted = make_query(kinds_of(self._engine), kind, run, None, until)
         return await self._do(replay(self._engine, Reduction(reducer, initial, wanted, snapshot, every, version)))
 
     async def forget(self, snapshot: str) -> None:

@@ -29,9 +29,9 @@ class AsyncAgentFiles(AsyncFacade):
         progress is committed. `git=True` initialises a repository; `git=False` never uses git.
         """
         from perdure.api.aio.workspace import AsyncWorkspace
-        from perdure.presence.workspace.workspace import opened, resolve_folder
+        from perdure.presence.workspace.workspace import open_workspace, resolve_folder
 
-        home = await self._do(opened(self._engine, resolve_folder(path), git))
+        home = await self._do(open_workspace(self._engine, resolve_folder(path), git))
         return AsyncWorkspace(self._engine, home)
 
     async def log(self, text: str, *, trust: float | str | None = None, source: str | None = None) -> None:
@@ -53,11 +53,11 @@ class AsyncAgentFiles(AsyncFacade):
 
         Without a workspace folder the text comes from the journal.
         """
-        from perdure.presence.workspace.wake_up import booted
-        from perdure.presence.workspace.workspace import at_home
+        from perdure.presence.workspace.wake_up import boot
+        from perdure.presence.workspace.workspace import find_folder
 
-        home = await self._do(at_home(self._engine))
-        return await self._do(booted(self._engine, home, budget, tokens))
+        home = await self._do(find_folder(self._engine))
+        return await self._do(boot(self._engine, home, budget, tokens))
 
     async def handoff(self) -> AgentHandoff:
         """Return a brief of this agent's work: runs, decisions and reasons, pending and in doubt. `str()` is Markdown.
@@ -68,7 +68,7 @@ class AsyncAgentFiles(AsyncFacade):
         """
         from perdure.presence.handoff.pending import desk_of
         from perdure.presence.workspace.open_folder import home_of
-        from perdure.presence.workspace.workspace import handed_over
+        from perdure.presence.workspace.workspace import update_all_files
 
-        await self._do(handed_over(self._engine, home_of(self._engine)))
+        await self._do(update_all_files(self._engine, home_of(self._engine)))
         return await self._read(lambda: desk_of(self._engine))

@@ -15,18 +15,18 @@ from perdure.api.aio.run_loops import AsyncEach
 from perdure.api.aio.run_values import AsyncRunValues
 from perdure.data.checkpoints import CheckpointRequest, create_in_run
 from perdure.errors import NotDurable
-from perdure.kernel.bodies import bound_to
+from perdure.kernel.bodies import bind_context
 from perdure.kernel.engine import Engine
 from perdure.kernel.protocol import Protocol, drive_async
-from perdure.kernel.scope import FRAME, current
+from perdure.kernel.scope import FRAME, current_frame
 from perdure.platform import interrupts
 from perdure.presence.workspace.open_folder import home_of, item_done
 from perdure.run import usage, wait
 from perdure.run.core import RunCore
 from perdure.run.durable import Durable, make_durable
 from perdure.run.ending import end_run
-from perdure.run.function import CallOptions, earlier_names
-from perdure.run.item import EarlierLoopNames, ItemKey, ItemLoop, earlier_loops
+from perdure.run.function import CallOptions, check_earlier_names
+from perdure.run.item import EarlierLoopNames, ItemKey, ItemLoop, check_earlier_loops
 from perdure.run.lifecycle import open_run
 from perdure.run.order_handling import CleanupScope
 from perdure.run.parallel import AT_ONCE, map_items
@@ -73,7 +73,7 @@ class AsyncRun(AsyncRunContext, AsyncRunValues):
         #: held = interrupts.hold()
         # unasync: end
         try:
-            self._open = await drive_async(self._engine.store, self._opening())
+            self._open = await drive_async(self._engine.store, self._open_core())
         except BaseException:
             self._unwatch()
             # unasync: sync-only
@@ -103,9 +103,9 @@ class AsyncRun(AsyncRunContext, AsyncRunValues):
         try:
             await drive_async(self._engine.store, end_run(core, error))
             if home_of(self._engine) is not None:
-                from perdure.presence.workspace.workspace import run_ended
+                from perdure.presence.workspace.workspace import update_after_run
 
-                await self._do(run_ended(core, error))
+                await self._do(update_after_run(core, error))
         finally:
             FRAME.set(core.root.parent)
             self._unwatch()
@@ -114,7 +114,7 @@ class AsyncRun(AsyncRunContext, AsyncRunValues):
             #:     interrupts.release()
             # unasync: end
 
-    def _opening(self) -> Protocol[RunCore]:
+    def _open_core(self) -> Protocol[RunCore]:
         return open_run(self._engine, self.id, self._given, **self._options)
 
     @property
@@ -268,7 +268,7 @@ class AsyncRun(AsyncRunContext, AsyncRunValues):
         `perdure[cost]`. Without either, the cost is unknown, not 0.
         """
         tokens = (input_tokens, output_tokens, cached_input_tokens, cache_write_tokens)
-        made = usage.reported(model, provider, *tokens)
+        made = usage.check_report(model, provider, *tokens)
         cost = None if cost_usd is None else usage.dollars("cost_usd", cost_usd)
         await self._do(usage.record(self._core, made, cost))
 
@@ -289,7 +289,7 @@ class AsyncRun(AsyncRunContext, AsyncRunValues):
 
         >>> page = await run.step(fetch, "https://example.com", retries=3)
         """
-        options = CallOptions(id=id, retries=retries, backoff=backoff, timeout=timeout, was=earlier_names(was))
+        options = CallOptions(id=id, retries=retries, backoff=backoff, timeout=timeout, was=check_earlier_names(was))
         return await self._call(function, False, name, ignore, options, args, kwargs)
 
     async def effect(
@@ -319,7 +319,7 @@ class AsyncRun(AsyncRunContext, AsyncRunValues):
             in_doubt=in_doubt,
             not_done=not_done,
             on_change=on_change,
-            was=earlier_names(was),
+            was=check_earlier_names(was),
         )
         return await self._call(function, True, name, ignore, options, args, kwargs)
 
@@ -364,7 +364,7 @@ class AsyncRun(AsyncRunContext, AsyncRunValues):
         or the number of the loop among those without a name, from 1.
         `index=True` yields pairs of position and item. `enumerate` would count wrong after a resume, and is refused.
         """
-        return AsyncEach(ItemLoop(self._core, items, key, name, earlier_loops(was), index))
+        return AsyncEach(ItemLoop(self._core, items, key, name, check_earlier_loops(was), index))
 
     async def map(
         self,
@@ -386,7 +386,7 @@ class AsyncRun(AsyncRunContext, AsyncRunValues):
         exceptions take the place of results. `name` and `was` work as in `each`; the default name is that of the step.
         """
         step = self._durable(function, False, None, (), CallOptions())
-        before = earlier_loops(was)
+        before = check_earlier_loops(was)
         return list(await self._do(map_items(self._core, step, items, key, max_concurrency, errors, name, before)))
 
     async def undo(self, steps: int = 1, *, effects: str = "keep") -> Undo:
@@ -429,7 +429,7 @@ class AsyncRun(AsyncRunContext, AsyncRunValues):
 
         Bound inside the body of an effect, its calls are part of that body, which is in progress until they end.
         """
-        bound: Callable[P, R] = bound_to(copy_context(), function)
+        bound: Callable[P, R] = bind_context(copy_context(), function)
         return bound
 
     def executor(self, max_workers: int | None = None) -> RunExecutor:
@@ -480,7 +480,7 @@ class AsyncRun(AsyncRunContext, AsyncRunValues):
 
 
 def _refuse_other_run(run: RunCore) -> None:
-    frame = current()
+    frame = current_frame()
     if frame is not None and frame.run is not run:
         raise NotDurable(f"run {run.id!r} is not the innermost run here", hint="call it on the innermost one")
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from perdure.run.writes import given, recorded_value
+from perdure.run.writes import call_once, record_value
 from perdure.values.clock import moment
 
 if TYPE_CHECKING:
@@ -24,17 +24,19 @@ class AsyncRunValues:
 
         >>> booked_at = await run.now()
         """
-        milliseconds: int = await self._do(recorded_value(self._core, "now", partial(given, self._core.clock.wall_ms)))
+        milliseconds: int = await self._do(
+            record_value(self._core, "now", partial(call_once, self._core.clock.wall_ms))
+        )
         return moment(milliseconds)
 
     async def random(self) -> float:
         """Return a random number from 0 up to 1. A resumed run gets the recorded number."""
-        number: float = await self._do(recorded_value(self._core, "random", partial(given, _fraction, self._core)))
+        number: float = await self._do(record_value(self._core, "random", partial(call_once, _fraction, self._core)))
         return number
 
     async def uuid(self) -> UUID:
         """Return a random UUID. A resumed run gets the recorded one."""
-        made: UUID = await self._do(recorded_value(self._core, "uuid", partial(given, _uuid, self._core)))
+        made: UUID = await self._do(record_value(self._core, "uuid", partial(call_once, _uuid, self._core)))
         return made
 
     if TYPE_CHECKING:

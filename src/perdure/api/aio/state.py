@@ -14,7 +14,7 @@ from perdure.data.state_history import StateTime
 from perdure.errors import NotDurable
 from perdure.journal.agent_writes import RequireRevision, SetKey, StateKey
 from perdure.kernel.engine import Engine
-from perdure.kernel.protocol import pausing
+from perdure.kernel.protocol import sleep_protocol
 from perdure.values.durations import Duration, seconds_of
 from perdure.values.limits import WAIT_POLL_SECONDS, WAIT_POLL_SECONDS_MAX
 
@@ -86,7 +86,7 @@ class AsyncAgentState(AsyncFacade):
 
     async def incr(self, ns: str, key: str, by: float = 1, ttl: Duration | None = None) -> Any:
         """Add `by` to a number atomically, starting from 0, and return the sum. `ttl` works as in `update`."""
-        return await self.update(ns, key, state.adding(by, ns, key), ttl)
+        return await self.update(ns, key, state.make_adder(by, ns, key), ttl)
 
     async def history(self, ns: str, key: str) -> builtins.list[StateVersion]:
         """Return every value that a key has had, oldest first."""
@@ -124,9 +124,9 @@ class AsyncAgentState(AsyncFacade):
         """
         seconds = None if timeout is None else seconds_of(timeout, "timeout")
         place = await self._place(ns, key)
-        seen, waited, pause = await self._read(lambda: state.latest(self._engine, place)), 0.0, 0.0
+        seen, waited, pause = await self._read(lambda: state.read_latest(self._engine, place)), 0.0, 0.0
         while seconds is None or waited < seconds:
-            found = await self._read(lambda: state.latest(self._engine, place))
+            found = await self._read(lambda: state.read_latest(self._engine, place))
             if state.has_changed(found, seen):
                 seen, waited, pause = found, 0.0, 0.0
                 yield found
@@ -135,7 +135,7 @@ class AsyncAgentState(AsyncFacade):
             # Polling a file is nearly free; a server is polled less and less often.
             most = WAIT_POLL_SECONDS if self._engine.store.one_host else WAIT_POLL_SECONDS_MAX / 5
             pause = min(max(pause * 1.5, WAIT_POLL_SECONDS), most)
-            await self._do(pausing(pause))
+            await self._do(sleep_protocol(pause))
             waited += pause
 
     def transaction(self) -> AsyncStateTransaction:
@@ -218,7 +218,7 @@ class AsyncStateTransaction(AsyncFacade):
         """
         self._must_be_open()
         if ns not in self._whole:
-            self._whole[ns] = await self._read(lambda: state.unchanged_guard(self._engine, ns))
+            self._whole[ns] = await self._read(lambda: state.make_unchanged_guard(self._engine, ns))
         return await self._do(state.items(self._engine, ns, after, limit, self._asks))
 
     async def delete(self, ns: str, key: str, if_version: int | None = None) -> None:
@@ -231,7 +231,7 @@ class AsyncStateTransaction(AsyncFacade):
 
     async def incr(self, ns: str, key: str, by: float = 1, ttl: Duration | None = None) -> None:
         """Add to a number when the transaction ends."""
-        await self.update(ns, key, state.adding(by, ns, key), ttl)
+        await self.update(ns, key, state.make_adder(by, ns, key), ttl)
 
     async def _look(self, ns: str, key: str) -> VisibleKey:
         place = await self._place(ns, key)
@@ -239,7 +239,7 @@ class AsyncStateTransaction(AsyncFacade):
             self._seen[place] = seen = await self._do(state.read_current(self._engine, place))
             self._asks.insert(0, SetKey(place, if_version=seen.version, writes=False))
         wanted = [ask for ask in self._asks if ask.place == place and ask.writes]
-        return state.with_changes(self._engine, self._seen[place], wanted)
+        return state.apply_changes(self._engine, self._seen[place], wanted)
 
     async def _place(self, ns: str, key: str) -> StateKey:
         self._must_be_open()

@@ -13,14 +13,14 @@ from perdure.api.aio.base import AsyncFacade
 from perdure.api.aio.run import ASYNC, AsyncRun
 from perdure.errors import NotDurable, WrongType
 from perdure.kernel.engine import Engine
-from perdure.kernel.names import checked_name
+from perdure.kernel.names import check_identifier
 from perdure.kernel.protocol import drive_async
-from perdure.kernel.scope import current
+from perdure.kernel.scope import current_frame
 from perdure.run.lifecycle import TakenRun
 from perdure.values.durations import Duration
 from perdure.work.tasks import queues, submission
 from perdure.work.tasks.definition import TaskDefinition, TaskOptions, tasks_of
-from perdure.work.tasks.dispatch import begin_trial, is_suspect, run_of
+from perdure.work.tasks.dispatch import begin_trial, is_suspect, run_id_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -83,7 +83,9 @@ class AsyncTask(Generic[P, R]):
         Starting the same id with the same arguments again is a no-op; other arguments raise `InputChanged`. Inside a
         step the run is queued with the step. Inside a run, the start is a step of its own and the new run is a child.
         """
-        wanted = checked_name(id, "a run's id")  # first: whoever forgets it learns that, and not what is missing then
+        wanted = check_identifier(
+            id, "a run's id"
+        )  # first: whoever forgets it learns that, and not what is missing then
         given = self.definition.arguments(args, kwargs)
         protocol = submission.start(self._engine, self.definition, self._options, wanted, given, awaits=ASYNC)
         await drive_async(self._engine.store, protocol)
@@ -91,7 +93,7 @@ class AsyncTask(Generic[P, R]):
 
     async def run(self, id: str, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Execute a run here and return its result. After a crash the same call continues it. Waits block."""
-        run_id, task = checked_name(id, "a run's id"), self.definition.name
+        run_id, task = check_identifier(id, "a run's id"), self.definition.name
         given = self.definition.arguments(args, kwargs)
         run = AsyncRun(self._engine, run_id, given, wait=None, on_change="error", parallel=False, task=task)
         async with run:
@@ -109,13 +111,13 @@ class AsyncTask(Generic[P, R]):
         `timeout`. The run continues after a timeout, so the call can be repeated. Inside a run this is a durable wait
         of that run.
         """
-        protocol = submission.result(self._engine, checked_name(id, "a run's id"), timeout)
+        protocol = submission.result(self._engine, check_identifier(id, "a run's id"), timeout)
         result: R = await drive_async(self._engine.store, protocol)
         return result
 
     async def perform(self, taken: TakenRun, probation: asyncio.Lock) -> None:
         """Execute a run that a worker has claimed."""
-        run = AsyncRun(self._engine, run_of(taken), None, wait=None, on_change="error", parallel=False, taken=taken)
+        run = AsyncRun(self._engine, run_id_of(taken), None, wait=None, on_change="error", parallel=False, taken=taken)
         async with run:
             if is_suspect(run._core):
                 # A worker died with this run or one next to it. Suspects execute one at a time, to tell which one it
@@ -127,23 +129,23 @@ class AsyncTask(Generic[P, R]):
                 await self._call(run)
 
     async def _call(self, run: AsyncRun) -> None:
-        args, kwargs = self.definition.bound(run.input, run)
+        args, kwargs = self.definition.bind_input(run.input, run)
         # unasync: async-only
-        from perdure.work.tasks.call import called
+        from perdure.work.tasks.call import call_task
 
-        result = await called(self.definition.call, args, kwargs)
+        result = await call_task(self.definition.call, args, kwargs)
         # unasync: end
         # unasync: sync-only
-        #: from perdure.kernel.awaitables import settled
+        #: from perdure.kernel.awaitables import require_settled
         #:
-        #: result = settled(self.definition.call(*args, **kwargs), self.definition.call)
+        #: result = require_settled(self.definition.call(*args, **kwargs), self.definition.call)
         # unasync: end
         if result is not None:
             run.result = result
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Call the function directly, inside a run: its steps become steps of that run. Refused outside a run."""
-        if current() is None:
+        if current_frame() is None:
             raise NotDurable(
                 f"task {self.name} was called outside a run",
                 hint=f"{self.name}.start(id, ...) queues it for workers, {self.name}.run(id, ...) runs it here",
@@ -177,7 +179,7 @@ class AsyncQueues(AsyncFacade):
 
         At most `concurrency` runs execute at a time, `per_key` of one key, and `rate` start per time: "10/s", "100/m".
         """
-        await self._do(queues.change_rules(self._engine, name, **queues.read_limits(concurrency, per_key, rate)))
+        await self._do(queues.change_rules(self._engine, name, **queues.check_limits(concurrency, per_key, rate)))
 
     async def pause(self, name: str) -> None:
         """Start no more runs of this queue. Runs in progress continue."""

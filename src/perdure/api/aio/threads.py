@@ -6,7 +6,7 @@ import builtins
 from typing import Any
 
 from perdure.api.aio.base import AsyncFacade
-from perdure.data.checkpoints import read_keep
+from perdure.data.checkpoints import parse_retention
 from perdure.journal.trees import Change
 from perdure.values.durations import Duration
 from perdure.work.threads import listing
@@ -29,7 +29,7 @@ class AsyncThreads(AsyncFacade):
 
     async def list(self) -> builtins.list[ThreadInfo]:
         """Return all threads, sorted by id, without reading their state."""
-        return await self._read(lambda: listing.listed(self._engine))
+        return await self._read(lambda: listing.list_threads(self._engine))
 
     async def state(self, thread: str, at: str | None = None, *, ns: str = "") -> dict[str, Any]:
         """Return the channel values of a thread: the newest, or those of the checkpoint `at`.
@@ -69,7 +69,7 @@ class AsyncThreads(AsyncFacade):
 
         >>> await agent.threads.prune("trip-42", keep_last=10, keep_for="30d")
         """
-        return await self._do(retaining.shorten(self._engine, thread, read_keep(keep_last, keep_for)))
+        return await self._do(retaining.shorten(self._engine, thread, parse_retention(keep_last, keep_for)))
 
     async def retain(
         self,

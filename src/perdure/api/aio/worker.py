@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from perdure.kernel.engine import Engine
 from perdure.run.lifecycle import TakenRun
 from perdure.work.tasks.definition import tasks_of
-from perdure.work.tasks.dispatch import Dispatcher, outcome_text, run_of, task_of
+from perdure.work.tasks.dispatch import Dispatcher, outcome_text, run_id_of, task_of
 
 WorkerReporter = Callable[[str, str, str], None]
 """Called with the run, its task, and `taken` or the outcome."""
@@ -71,14 +71,14 @@ class AsyncWorker:
         while taken is not None:
             await self._perform(taken)
             # unasync: async-only
-            taken = await asyncio.to_thread(self._dispatch.next_run)
+            taken = await asyncio.to_thread(self._dispatch.take_next_run)
             # unasync: end
             # unasync: sync-only
-            #: taken = self._dispatch.next_run()
+            #: taken = self._dispatch.take_next_run()
             # unasync: end
 
     async def _perform(self, taken: TakenRun) -> None:
-        run, task = run_of(taken), task_of(taken)
+        run, task = run_id_of(taken), task_of(taken)
         self._report(run, task, "taken")
         error: BaseException | None = None
         try:

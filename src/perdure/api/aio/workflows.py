@@ -10,7 +10,7 @@ from perdure.api.aio.base import AsyncFacade
 from perdure.api.aio.run import ASYNC, AsyncRun
 from perdure.kernel.engine import Engine
 from perdure.kernel.protocol import drive_sync as block
-from perdure.kernel.protocol import reading
+from perdure.kernel.protocol import read_protocol
 from perdure.records import StepStatus
 from perdure.work.workflows import changes, rendering
 from perdure.work.workflows.definition import StepInput
@@ -48,7 +48,7 @@ class AsyncWorkflows(AsyncFacade):
 
     async def list(self, *, of: str | None = None) -> builtins.list[AsyncWorkflow]:
         """Return all workflows of this agent, or of another one, sorted by name."""
-        found = await self._read(lambda: reader_for(self._engine).listed(of or self._engine.name))
+        found = await self._read(lambda: reader_for(self._engine).list_workflows(of or self._engine.name))
         return [AsyncWorkflow(self._engine, which) for which in found]
 
     async def versions(self, name: str, *, of: str | None = None) -> builtins.list[AsyncWorkflow]:
@@ -96,11 +96,11 @@ class AsyncWorkflow(AsyncFacade):
 
     async def step(self, step: StepRef) -> WorkflowStep:
         """Return one step by its number or name. Raises `WorkflowNotFound`."""
-        return await self._read(lambda: reader_for(self._engine).one(self._which, step))
+        return await self._read(lambda: reader_for(self._engine).read_step(self._which, step))
 
     async def next_incomplete_step(self) -> WorkflowStep | None:
         """Return the first unfinished step whose dependencies are finished; None when all are finished."""
-        found = await self._some(lambda plan: plan.possible()[:1])
+        found = await self._select_steps(lambda plan: plan.possible()[:1])
         return found[0] if found else None
 
     async def ready_steps(self) -> builtins.list[WorkflowStep]:
@@ -108,7 +108,7 @@ class AsyncWorkflow(AsyncFacade):
 
         Failed and blocked steps are not included: they need a decision.
         """
-        return await self._some(WorkflowSnapshot.ready)
+        return await self._select_steps(WorkflowSnapshot.list_ready)
 
     # -- moving -------------------------------------------------------------------------------------------------------
 
@@ -175,11 +175,11 @@ class AsyncWorkflow(AsyncFacade):
 
     async def markdown(self) -> str:
         """Return the workflow as a Markdown checklist."""
-        return rendering.markdown(await self._read(lambda: reader_for(self._engine).bare(self._which)))
+        return rendering.markdown(await self._read(lambda: reader_for(self._engine).read_without_values(self._which)))
 
     async def mermaid(self) -> str:
         """Return the workflow as a Mermaid flow chart."""
-        return rendering.mermaid(await self._read(lambda: reader_for(self._engine).bare(self._which)))
+        return rendering.mermaid(await self._read(lambda: reader_for(self._engine).read_without_values(self._which)))
 
     def __str__(self) -> str:
         return rendering.text(self._bare)
@@ -194,11 +194,13 @@ class AsyncWorkflow(AsyncFacade):
 
     @property
     def _bare(self) -> WorkflowSnapshot:
-        return block(self._engine.store, reading(reader_for(self._engine).bare, self._which))
+        return block(self._engine.store, read_protocol(reader_for(self._engine).read_without_values, self._which))
 
     @property
     def _now(self) -> WorkflowSnapshot:
-        return block(self._engine.store, reading(reader_for(self._engine).plan, self._which))
+        return block(self._engine.store, read_protocol(reader_for(self._engine).plan, self._which))
 
-    async def _some(self, choose: Callable[[WorkflowSnapshot], Iterable[WorkflowStep]]) -> builtins.list[WorkflowStep]:
-        return await self._read(lambda: reader_for(self._engine).some(self._which, choose))
+    async def _select_steps(
+        self, choose: Callable[[WorkflowSnapshot], Iterable[WorkflowStep]]
+    ) -> builtins.list[WorkflowStep]:
+        return await self._read(lambda: reader_for(self._engine).read_steps(self._which, choose))

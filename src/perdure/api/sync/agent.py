@@ -16,16 +16,16 @@ from perdure.api.sync.runs import Runs
 from perdure.api.sync.state import AgentState
 from perdure.api.sync.thread_access import ThreadAccess
 from perdure.api.sync.transfer import AgentTransfer
-from perdure.data.checkpoints import AutosaveInterval, AutosavePace, read_keep
+from perdure.data.checkpoints import AutosaveInterval, AutosavePace, parse_retention
 from perdure.errors import WrongValue
 from perdure.journal.keys import KeySource
 from perdure.kernel.engine import Engine
-from perdure.kernel.names import checked_name
-from perdure.kernel.protocol import drive_sync, reading
+from perdure.kernel.names import check_identifier
+from perdure.kernel.protocol import drive_sync, read_protocol
 from perdure.run import answers, listing
 from perdure.run.declarations import Declarations
 from perdure.run.durable import Durable, make_durable
-from perdure.run.function import CallOptions, earlier_names
+from perdure.run.function import CallOptions, check_earlier_names
 from perdure.run.usage import Savings, Usage, budget_of, savings_lines, savings_of, usage_lines, usage_of
 from perdure.store.base import Store
 from perdure.values import codec
@@ -198,7 +198,7 @@ class Agent(AgentFiles, AgentTransfer, ThreadAccess):
             backoff=backoff,
             timeout=timeout,
             version=version,
-            was=earlier_names(was),
+            was=check_earlier_names(was),
             retry_unstorable=retry_unstorable,
         )
         return self._decorate(function, False, name, ignore, options)
@@ -260,7 +260,7 @@ class Agent(AgentFiles, AgentTransfer, ThreadAccess):
             not_done=not_done,
             outside=outside,
             on_change=on_change,
-            was=earlier_names(was),
+            was=check_earlier_names(was),
         )
         return self._decorate(function, True, name, ignore, options)
 
@@ -308,7 +308,7 @@ class Agent(AgentFiles, AgentTransfer, ThreadAccess):
         from perdure.work.tasks.definition import TaskOptions
 
         options = TaskOptions(queue=queue, priority=priority, retries=retries, backoff=backoff, key=key)
-        decorate = partial(make_task, self._engine, name=name, options=options, was=earlier_names(was) or ())
+        decorate = partial(make_task, self._engine, name=name, options=options, was=check_earlier_names(was) or ())
         return decorate if function is None else decorate(function)
 
     def run(
@@ -333,7 +333,7 @@ class Agent(AgentFiles, AgentTransfer, ThreadAccess):
             raise WrongValue(f'on_change={on_change!r}: choose "error" or "rerun"')
         return Run(
             self._engine,
-            checked_name(id, "a run's id"),
+            check_identifier(id, "a run's id"),
             input,
             wait=wait,
             on_change=on_change,
@@ -347,7 +347,7 @@ class Agent(AgentFiles, AgentTransfer, ThreadAccess):
         >>> print(agent.usage())
         >>> (agent.usage()).by_model["gpt-4o"].cost_usd
         """
-        return self._read(lambda: usage_of(usage_lines(*self._whose(run))))
+        return self._read(lambda: usage_of(usage_lines(*self._locate_run(run))))
 
     def savings(self, *, run: str | None = None) -> Savings:
         """Return what resuming has saved, for all runs or for one: steps, calls, tokens, money and seconds.
@@ -357,9 +357,9 @@ class Agent(AgentFiles, AgentTransfer, ThreadAccess):
 
         >>> print(agent.savings())
         """
-        return self._read(lambda: savings_of(savings_lines(*self._whose(run))))
+        return self._read(lambda: savings_of(savings_lines(*self._locate_run(run))))
 
-    def _whose(self, run: str | None) -> tuple[Store, str, str]:
+    def _locate_run(self, run: str | None) -> tuple[Store, str, str]:
         if run is not None:
             listing.require_run(self._engine.store, self._engine.name, run)
         return self._engine.store, self._engine.name, run or ""
@@ -383,7 +383,7 @@ class Agent(AgentFiles, AgentTransfer, ThreadAccess):
         state is saved too. `keep_last` and `keep_for` work as in `checkpoint.create`.
         """
         pace = AutosavePace(every, self._engine.clock)
-        read_keep(keep_last, keep_for)  # fail here, and not at the tenth tick
+        parse_retention(keep_last, keep_for)  # fail here, and not at the tenth tick
         return Autosave(self.checkpoint, state, pace, name, keep_last=keep_last, keep_for=keep_for)
 
     def gc(
@@ -423,7 +423,7 @@ class Agent(AgentFiles, AgentTransfer, ThreadAccess):
                 vacuum=vacuum,
             )
 
-        return drive_sync(engine.store, reading(free))
+        return drive_sync(engine.store, read_protocol(free))
 
     def send_event(self, run: str, name: str, payload: Any = None, *, by: str | None = None) -> None:
         """Send an event to a run of this agent, which receives it with `run.wait_event(name)`.
@@ -443,9 +443,9 @@ class Agent(AgentFiles, AgentTransfer, ThreadAccess):
 
         `lines` is the first and last line, counted from 1. `find` returns the lines that contain a text, numbered.
         """
-        from perdure.presence.context.open_ref import reopened
+        from perdure.presence.context.open_ref import open_pointer
 
-        return drive_sync(self._engine.store, reopened(self._engine, ref, lines, find))
+        return drive_sync(self._engine.store, open_pointer(self._engine, ref, lines, find))
 
     def close(self) -> None:
         """Close the store. Needed only if the process continues without this agent; `with` does it too."""

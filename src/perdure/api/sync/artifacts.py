@@ -57,7 +57,7 @@ class Artifacts(Facade):
         ...     for block in file:
         ...         send(block)
         """
-        return artifacts.opened(self._engine, name, version)
+        return artifacts.open_artifact(self._engine, name, version)
 
     def writer(self, name: str, *, note: str = "", labels: Iterable[str] = ()) -> ArtifactWriter:
         """Write a version piece by piece. It exists once the block ends without an error.
@@ -65,7 +65,7 @@ class Artifacts(Facade):
         >>> with agent.artifacts.writer("log") as file:
         ...     file.write(b"one line")
         """
-        return ArtifactWriter(self._engine, artifacts.begun(self._engine, name, labels, note))
+        return ArtifactWriter(self._engine, artifacts.begin_write(self._engine, name, labels, note))
 
     def versions(self, name: str) -> builtins.list[ArtifactInfo]:
         """Return all versions of a name, oldest first, with kind, size, digest, time, labels and note."""
@@ -73,7 +73,7 @@ class Artifacts(Facade):
 
     def list(self, label: str | None = None) -> builtins.list[ArtifactInfo]:
         """Return the newest version of every artifact, sorted by name, or the newest with a label."""
-        return self._read(lambda: artifacts.listed(self._engine, label))
+        return self._read(lambda: artifacts.list_artifacts(self._engine, label))
 
     def usage(self) -> builtins.list[ArtifactUsage]:
         """Return every version, sorted by name and number, with the bytes it adds to those before it."""

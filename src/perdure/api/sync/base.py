@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from perdure.kernel.engine import Engine
-from perdure.kernel.protocol import Protocol, drive_sync, reading
+from perdure.kernel.protocol import Protocol, drive_sync, read_protocol
 from perdure.values.attributes import KnownAttributes
 
 R = TypeVar("R")
@@ -25,4 +25,4 @@ class Facade(KnownAttributes):
         return drive_sync(self._engine.store, protocol)
 
     def _read(self, call: Callable[[], R]) -> R:
-        return drive_sync(self._engine.store, reading(call))
+        return drive_sync(self._engine.store, read_protocol(call))

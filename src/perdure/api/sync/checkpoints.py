@@ -16,11 +16,11 @@ from perdure.data.checkpoints import (
     CheckpointRef,
     CheckpointRequest,
     CheckpointRetention,
-    new_name,
+    check_new_name,
 )
 from perdure.errors import WrongType
 from perdure.journal.trees import Change
-from perdure.kernel.awaitables import plain
+from perdure.kernel.awaitables import require_plain
 from perdure.run.wait import NO_DEFAULT
 from perdure.values.durations import Duration
 
@@ -72,7 +72,7 @@ class Checkpoints(Facade):
         `name` may be a pattern. `keep_last` applies whenever a checkpoint is created, `keep_for` when `gc` runs. The
         newest version of a name and all versions with a label always stay.
         """
-        keep = checkpoints.read_keep(keep_last, keep_for)
+        keep = checkpoints.parse_retention(keep_last, keep_for)
         self._do(checkpoints.retain(self._engine, name, keep))
 
     def retention(self) -> builtins.list[CheckpointRetention]:
@@ -91,7 +91,7 @@ class Checkpoints(Facade):
 
     def list(self, label: str | None = None) -> builtins.list[CheckpointInfo]:
         """Return all checkpoints of this agent, oldest first, or only those with a label."""
-        return self._read(lambda: checkpoints.listed(self._engine, label))
+        return self._read(lambda: checkpoints.list_checkpoints(self._engine, label))
 
     def diff(self, a: CheckpointRef, b: CheckpointRef) -> builtins.list[Change]:
         """Return the changes from `a` to `b`, path by path. Each is a name, or (name, version).
@@ -126,20 +126,20 @@ class Autosave:
         self._checkpoint = checkpoint
         self._state = state
         self._pace = pace
-        self._name = new_name(name)
+        self._name = check_new_name(name)
         self._keep_last = keep_last
         self._keep_for = keep_for
 
     def tick(self) -> bool:
         """Count one unit of work, after which the state is consistent. Saves if due; returns whether it did."""
-        if not self._pace.due():
+        if not self._pace.count_tick():
             return False
         self.save()
         return True
 
     def save(self) -> int:
         """Save now and return the version."""
-        state = plain(self._state(), self._state)
+        state = require_plain(self._state(), self._state)
         version = self._checkpoint.create(self._name, state, keep_last=self._keep_last, keep_for=self._keep_for)
         self._pace.begin()
         return version

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, overload
 from perdure.api.sync.base import Facade
 from perdure.data.events.append import append
 from perdure.data.events.follow import Follower
-from perdure.data.events.read import Event, EventPages, EventQuery, EventTime, asked, book_of
+from perdure.data.events.read import Event, EventPages, EventQuery, EventTime, book_of, make_query
 from perdure.data.events.replay import Reduction, forget, replay
 from perdure.data.events.schemas import kinds_of
 from perdure.values.durations import Duration, seconds_of
@@ -73,14 +73,14 @@ class Events(Facade):
         >>> agent.events.append("DEPLOYED", {"version": "1.4"})
         >>> agent.events.append(kinds.Decision("roll back", why="errors rise"))
         """
-        self._do(append(self._engine, [kinds_of(self._engine).noted(kind, payload)]))
+        self._do(append(self._engine, [kinds_of(self._engine).convert_event(kind, payload)]))
 
     def append_many(self, events: Iterable[Any]) -> None:
         """Append several events in one commit, all or none: objects, or tuples of a kind and an optional payload.
 
         >>> agent.events.append_many([("SEEN", {"page": n}) for n in range(1000)])
         """
-        self._do(append(self._engine, [kinds_of(self._engine).given(one) for one in events]))
+        self._do(append(self._engine, [kinds_of(self._engine).convert_element(one) for one in events]))
 
     def read(
         self,
@@ -101,12 +101,12 @@ class Events(Facade):
 
         >>> [event.payload for event in agent.events.read(kind="SEEN", last=10)]
         """
-        wanted = asked(kinds_of(self._engine), kind, run, since, until, limit=limit, last=last, typed=typed)
+        wanted = make_query(kinds_of(self._engine), kind, run, since, until, limit=limit, last=last, typed=typed)
         return self._pages(wanted)
 
     def _pages(self, wanted: EventQuery) -> Iterator[Event]:
         pages = EventPages(lambda: book_of(self._engine), wanted)
-        while found := self._read(pages.next_page):
+        while found := self._read(pages.read_next_page):
             yield from found
 
     def follow(
@@ -128,14 +128,14 @@ class Events(Facade):
         >>> for event in agent.events.follow(kind="ORDER_PLACED", since=position):
         ...     ship(event.payload)
         """
-        wanted = asked(kinds_of(self._engine), kind, run, since, typed=typed)
+        wanted = make_query(kinds_of(self._engine), kind, run, since, typed=typed)
         seconds = None if timeout is None else 0.0 if timeout == 0 else seconds_of(timeout, "timeout")
         follower = Follower(self._engine.store, lambda: book_of(self._engine), wanted, seconds, stop)
         follower.begin()  # include events appended between this call and the first read
         return self._follow(follower)
 
     def _follow(self, follower: Follower) -> Iterator[Event]:
-        while found := self._do(follower.more()):
+        while found := self._do(follower.fetch_more()):
             yield from found
 
     def replay(
@@ -158,7 +158,7 @@ class Events(Facade):
         starts there. A saved state belongs to the name, the version and the initial value. Raise the version whenever
         the reducer, or code that it calls, changes. Without a version nothing is saved.
         """
-        wanted = asked(kinds_of(self._engine), kind, run, None, until)
+        wanted = make_query(kinds_of(self._engine), kind, run, None, until)
         return self._do(replay(self._engine, Reduction(reducer, initial, wanted, snapshot, every, version)))
 
     def forget(self, snapshot: str) -> None:

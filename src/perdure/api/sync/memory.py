@@ -9,7 +9,7 @@ from typing import Any
 
 from perdure.api.sync.base import Facade
 from perdure.errors import WrongType
-from perdure.kernel.awaitables import plain
+from perdure.kernel.awaitables import require_plain
 from perdure.memory import arguments as given
 from perdure.memory import read, visible
 from perdure.memory import remember as remembering
@@ -129,13 +129,13 @@ class Memories(Facade):
         >>> (agent.memory.recall("which seat does Alice like?", k=3))[0].text
         """
         asked = _query(kind, about, user, tags, source, since, until, as_of, known_at, min_trust)
-        found = self._do(recall(self._engine, given.asking(asked, query, k, around)))
+        found = self._do(recall(self._engine, given.to_question(asked, query, k, around)))
         usage.note(self._engine, found)
         return found
 
     def get(self, id: str | Memory) -> Memory:
         """Return a memory by id, even if superseded. Raises `MemoryNotFound` if it does not exist or was forgotten."""
-        return self._do(visible.get(self._engine, given.read_id(id)))
+        return self._do(visible.get(self._engine, given.check_id(id)))
 
     def list(
         self,
@@ -155,8 +155,8 @@ class Memories(Facade):
     ) -> builtins.list[Memory]:
         """Return the memories that match a filter, newest first; with `all`, also those that are no longer valid."""
         asked = _query(kind, about, user, tags, source, since, until, as_of, known_at, min_trust, all)
-        count = EVER if limit is None else given.read_count(limit, "limit")
-        return self._do(visible.listed(self._engine, asked, count))
+        count = EVER if limit is None else given.check_count(limit, "limit")
+        return self._do(visible.list_memories(self._engine, asked, count))
 
     def history(self, about: str, *, user: str | None = None) -> builtins.list[Memory]:
         """Return every memory about a subject, ordered by the time it is valid from, with what superseded it.
@@ -164,7 +164,7 @@ class Memories(Facade):
         >>> for fact in agent.memory.history("alice.city"):
         ...     print(fact.valid_from.date(), fact.text, fact.superseded_by)
         """
-        names = given.read_name(about, "about"), given.read_name(user, "user")
+        names = given.check_name(about, "about"), given.check_name(user, "user")
         return self._read(lambda: read.history(self._engine, *names))
 
     def forget(
@@ -193,8 +193,8 @@ class Memories(Facade):
         """
         from perdure.presence.workspace.redact import DocumentRedaction
 
-        ids = None if id is None else given.read_ids(id, "id")
-        which = given.chosen(ids, about=about, user=user, source=source, tags=tags, text=text)
+        ids = None if id is None else given.collect_ids(id, "id")
+        which = given.select_to_forget(ids, about=about, user=user, source=source, tags=tags, text=text)
         protocol = forgetting.forget(
             self._engine, which, everywhere=everywhere, redactor=DocumentRedaction(self._engine), reason=reason, by=by
         )
@@ -219,10 +219,10 @@ class Memories(Facade):
         again. They stay readable with `list(all=True)` and `history`; `forget` erases them.
         """
         bad = RollbackSelection(
-            given.read_name(source, "source"),
-            given.read_name(run, "run"),
-            given.read_name(writer, "writer"),
-            given.read_when(since, "since"),
+            given.check_name(source, "source"),
+            given.check_name(run, "run"),
+            given.check_name(writer, "writer"),
+            given.parse_time(since, "since"),
         )
         if not (bad.source or bad.run or bad.writer):
             raise WrongType("rollback needs source=, run= or writer=")
@@ -232,7 +232,7 @@ class Memories(Facade):
         self, *, about: str | None = None, user: str | None = None
     ) -> builtins.list[tuple[Memory, Memory]]:
         """Return pairs of valid memories that may contradict each other, the older one first."""
-        names = given.read_name(about, "about"), given.read_name(user, "user")
+        names = given.check_name(about, "about"), given.check_name(user, "user")
         return self._read(lambda: read.contradictions(self._engine, *names))
 
     def consolidate(
@@ -252,14 +252,14 @@ class Memories(Facade):
         links to its sources and is trusted no more than they are. The sources stay and are consolidated only once:
         after an interrupt, the next call continues.
         """
-        names = given.read_name(user, "user"), given.read_name(about, "about")
+        names = given.check_name(user, "user"), given.check_name(about, "about")
         seconds = seconds_of(older_than, "older_than")
         if summarise is not None and not callable(summarise):
             raise WrongType(f"summarise={summarise!r}: pass a function that summarises a list of texts")
         made = list[Memory]()
         for group in self._read(lambda: consolidation.groups(self._engine, seconds, *names)):
             said = (summarise or consolidation.extractive_summary)(group.texts)
-            said = plain(said, summarise or consolidation.extractive_summary)
+            said = require_plain(said, summarise or consolidation.extractive_summary)
             made += self._do(remembering.remember(self._engine, consolidation.wishes(group, said)))
         return made
 
@@ -272,9 +272,9 @@ class Memories(Facade):
         value is importance and use, halved for every month without a recall. Importance 1 is always kept. Without
         limits the rule is removed.
         """
-        which = kind if kind == ALL else given.read_kind(kind)
-        days = None if keep_days is None else given.read_days(keep_days)
-        count = None if max_items is None else given.read_count(max_items, "max_items")
+        which = kind if kind == ALL else given.check_kind(kind)
+        days = None if keep_days is None else given.check_days(keep_days)
+        count = None if max_items is None else given.check_count(max_items, "max_items")
         self._do(retaining.retain(self._engine, which, days, count))
 
     def retention(self) -> builtins.list[MemoryRetention]:
@@ -324,15 +324,15 @@ def _query(
     all: bool = False,
 ) -> MemoryQuery:
     return MemoryQuery(
-        kind=given.read_kind(kind, empty=True),
-        about=given.read_name(about, "about"),
-        user=given.read_name(user, "user"),
-        source=given.read_name(source, "source"),
-        tags=given.read_tags(tags),
-        since=given.read_when(since, "since") or -EVER,
-        until=given.read_until(until, "until") or EVER,
-        as_of=given.read_at(as_of, "as_of"),
-        known_at=given.read_at(known_at, "known_at"),
-        min_trust=given.read_trust(min_trust, "min_trust"),
+        kind=given.check_kind(kind, empty=True),
+        about=given.check_name(about, "about"),
+        user=given.check_name(user, "user"),
+        source=given.check_name(source, "source"),
+        tags=given.check_tags(tags),
+        since=given.parse_time(since, "since") or -EVER,
+        until=given.parse_end(until, "until") or EVER,
+        as_of=given.parse_point(as_of, "as_of"),
+        known_at=given.parse_point(known_at, "known_at"),
+        min_trust=given.parse_trust(min_trust, "min_trust"),
         all=all,
     )

@@ -30,9 +30,9 @@ class AgentFiles(Facade):
         progress is committed. `git=True` initialises a repository; `git=False` never uses git.
         """
         from perdure.api.sync.workspace import Workspace
-        from perdure.presence.workspace.workspace import opened, resolve_folder
+        from perdure.presence.workspace.workspace import open_workspace, resolve_folder
 
-        home = self._do(opened(self._engine, resolve_folder(path), git))
+        home = self._do(open_workspace(self._engine, resolve_folder(path), git))
         return Workspace(self._engine, home)
 
     def log(self, text: str, *, trust: float | str | None = None, source: str | None = None) -> None:
@@ -54,11 +54,11 @@ class AgentFiles(Facade):
 
         Without a workspace folder the text comes from the journal.
         """
-        from perdure.presence.workspace.wake_up import booted
-        from perdure.presence.workspace.workspace import at_home
+        from perdure.presence.workspace.wake_up import boot
+        from perdure.presence.workspace.workspace import find_folder
 
-        home = self._do(at_home(self._engine))
-        return self._do(booted(self._engine, home, budget, tokens))
+        home = self._do(find_folder(self._engine))
+        return self._do(boot(self._engine, home, budget, tokens))
 
     def handoff(self) -> AgentHandoff:
         """Return a brief of this agent's work: runs, decisions and reasons, pending and in doubt. `str()` is Markdown.
@@ -69,7 +69,7 @@ class AgentFiles(Facade):
         """
         from perdure.presence.handoff.pending import desk_of
         from perdure.presence.workspace.open_folder import home_of
-        from perdure.presence.workspace.workspace import handed_over
+        from perdure.presence.workspace.workspace import update_all_files
 
-        self._do(handed_over(self._engine, home_of(self._engine)))
+        self._do(update_all_files(self._engine, home_of(self._engine)))
         return self._read(lambda: desk_of(self._engine))

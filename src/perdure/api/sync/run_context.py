@@ -47,9 +47,9 @@ class RunContext(KnownAttributes):
         installed tokeniser counts, else they are estimated. At most `memories` memories are included, only those of
         `user` if given, and none below `min_trust`. Raises `ContextTooSmall`.
         """
-        from perdure.presence.context.run_context import asked, context
+        from perdure.presence.context.run_context import context, make_query
 
-        request = asked(query, budget, layout, tokens, memories=memories, user=user, min_trust=min_trust)
+        request = make_query(query, budget, layout, tokens, memories=memories, user=user, min_trust=min_trust)
         shown: Context = self._do(context(self._core, request))
         return shown
 

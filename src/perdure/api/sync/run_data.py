@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, overload
 
-from perdure.data.state import adding
+from perdure.data.state import make_adder
 from perdure.errors import WrongType
 from perdure.kernel.protocol import drive_sync
 from perdure.kernel.protocol import drive_sync as block
@@ -58,7 +58,7 @@ class State(StateReader):
 
     def incr(self, key: str, by: float = 1) -> Any:
         """Add `by` to a number, starting from 0, and return the sum."""
-        return self.update(key, adding(by, "run.state", key))
+        return self.update(key, make_adder(by, "run.state", key))
 
     def __setitem__(self, key: str, value: Any) -> None:
         # An assignment cannot be awaited: outside a step it blocks for one commit.

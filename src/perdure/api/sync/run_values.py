@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from perdure.run.writes import given, recorded_value
+from perdure.run.writes import call_once, record_value
 from perdure.values.clock import moment
 
 if TYPE_CHECKING:
@@ -25,17 +25,17 @@ class RunValues:
 
         >>> booked_at = run.now()
         """
-        milliseconds: int = self._do(recorded_value(self._core, "now", partial(given, self._core.clock.wall_ms)))
+        milliseconds: int = self._do(record_value(self._core, "now", partial(call_once, self._core.clock.wall_ms)))
         return moment(milliseconds)
 
     def random(self) -> float:
         """Return a random number from 0 up to 1. A resumed run gets the recorded number."""
-        number: float = self._do(recorded_value(self._core, "random", partial(given, _fraction, self._core)))
+        number: float = self._do(record_value(self._core, "random", partial(call_once, _fraction, self._core)))
         return number
 
     def uuid(self) -> UUID:
         """Return a random UUID. A resumed run gets the recorded one."""
-        made: UUID = self._do(recorded_value(self._core, "uuid", partial(given, _uuid, self._core)))
+        made: UUID = self._do(record_value(self._core, "uuid", partial(call_once, _uuid, self._core)))
         return made
 
     if TYPE_CHECKING:

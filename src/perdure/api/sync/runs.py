@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from perdure.api.sync.base import Facade
-from perdure.kernel.names import checked_name
+from perdure.kernel.names import check_identifier
 from perdure.presence.workspace.open_folder import home_of
 from perdure.records import Order
 from perdure.run import answers, listing
@@ -37,9 +37,9 @@ class Runs(Facade):
         >>> (agent.runs.get("trip-42", at="search")).state
         """
         if at is not None:
-            from perdure.run.branches.past import run_at
+            from perdure.run.branches.past import read_run_at
 
-            return self._read(partial(run_at, self._engine.store, self._engine.name, id, at))
+            return self._read(partial(read_run_at, self._engine.store, self._engine.name, id, at))
         return self._read(lambda: listing.get_run(self._engine.store, self._engine.name, id))
 
     def list(self, status: str | None = None, *, limit: int | None = None) -> builtins.list[listing.RunSummary]:
@@ -64,9 +64,9 @@ class Runs(Facade):
 
         >>> print((agent.runs.context("trip-42")).explain())
         """
-        from perdure.presence.context.run_context import asked, context_of
+        from perdure.presence.context.run_context import context_of, make_query
 
-        return self._do(context_of(self._engine, id, asked(query, budget, **options)))
+        return self._do(context_of(self._engine, id, make_query(query, budget, **options)))
 
     def progress(self, id: str) -> Progress:
         """Return the progress of a run: its `run.progress` reports and its steps. `str()` is Markdown.
@@ -75,9 +75,9 @@ class Runs(Facade):
         """
         from perdure.presence.handoff.gather import progress_of
         from perdure.presence.workspace.layout import PROGRESS
-        from perdure.presence.workspace.workspace import shown
+        from perdure.presence.workspace.workspace import update_files
 
-        self._do(shown(self._engine, home_of(self._engine), under=PROGRESS))
+        self._do(update_files(self._engine, home_of(self._engine), under=PROGRESS))
         return self._read(lambda: progress_of(self._engine, id))
 
     def retry(self, id: str, *, by: str | None = None) -> None:
@@ -108,7 +108,7 @@ class Runs(Facade):
         >>> agent.runs.answer("trip-42", "9am")
         >>> agent.runs.answer("trip-43", done="booking AB12")
         """
-        given = answers.read_answer(answer, done, retry, fail)
+        given = answers.make_answer(answer, done, retry, fail)
         give = partial(answers.give_answer, self._engine, id, given, key=key, question=question, by=by)
         self._read(give)
 
@@ -163,7 +163,7 @@ class Runs(Facade):
         """
         from perdure.run.branches import fork as forks
 
-        new = None if to is None else checked_name(to, "a run's id")
+        new = None if to is None else check_identifier(to, "a run's id")
         given = forks.NO_INPUT if input is ... else input
         made = forks.fork(self._engine, id, at=at, to=new, override=override, given=given)
         return self._do(made)

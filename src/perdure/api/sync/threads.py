@@ -7,7 +7,7 @@ import builtins
 from typing import Any
 
 from perdure.api.sync.base import Facade
-from perdure.data.checkpoints import read_keep
+from perdure.data.checkpoints import parse_retention
 from perdure.journal.trees import Change
 from perdure.values.durations import Duration
 from perdure.work.threads import listing
@@ -30,7 +30,7 @@ class Threads(Facade):
 
     def list(self) -> builtins.list[ThreadInfo]:
         """Return all threads, sorted by id, without reading their state."""
-        return self._read(lambda: listing.listed(self._engine))
+        return self._read(lambda: listing.list_threads(self._engine))
 
     def state(self, thread: str, at: str | None = None, *, ns: str = "") -> dict[str, Any]:
         """Return the channel values of a thread: the newest, or those of the checkpoint `at`.
@@ -68,7 +68,7 @@ class Threads(Facade):
 
         >>> agent.threads.prune("trip-42", keep_last=10, keep_for="30d")
         """
-        return self._do(retaining.shorten(self._engine, thread, read_keep(keep_last, keep_for)))
+        return self._do(retaining.shorten(self._engine, thread, parse_retention(keep_last, keep_for)))
 
     def retain(
         self,

@@ -11,7 +11,7 @@ from perdure.api.sync.base import Facade
 from perdure.api.sync.run import ASYNC, Run
 from perdure.kernel.engine import Engine
 from perdure.kernel.protocol import drive_sync as block
-from perdure.kernel.protocol import reading
+from perdure.kernel.protocol import read_protocol
 from perdure.records import StepStatus
 from perdure.work.workflows import changes, rendering
 from perdure.work.workflows.definition import StepInput
@@ -49,7 +49,7 @@ class Workflows(Facade):
 
     def list(self, *, of: str | None = None) -> builtins.list[Workflow]:
         """Return all workflows of this agent, or of another one, sorted by name."""
-        found = self._read(lambda: reader_for(self._engine).listed(of or self._engine.name))
+        found = self._read(lambda: reader_for(self._engine).list_workflows(of or self._engine.name))
         return [Workflow(self._engine, which) for which in found]
 
     def versions(self, name: str, *, of: str | None = None) -> builtins.list[Workflow]:
@@ -97,11 +97,11 @@ class Workflow(Facade):
 
     def step(self, step: StepRef) -> WorkflowStep:
         """Return one step by its number or name. Raises `WorkflowNotFound`."""
-        return self._read(lambda: reader_for(self._engine).one(self._which, step))
+        return self._read(lambda: reader_for(self._engine).read_step(self._which, step))
 
     def next_incomplete_step(self) -> WorkflowStep | None:
         """Return the first unfinished step whose dependencies are finished; None when all are finished."""
-        found = self._some(lambda plan: plan.possible()[:1])
+        found = self._select_steps(lambda plan: plan.possible()[:1])
         return found[0] if found else None
 
     def ready_steps(self) -> builtins.list[WorkflowStep]:
@@ -109,7 +109,7 @@ class Workflow(Facade):
 
         Failed and blocked steps are not included: they need a decision.
         """
-        return self._some(WorkflowSnapshot.ready)
+        return self._select_steps(WorkflowSnapshot.list_ready)
 
     # -- moving -------------------------------------------------------------------------------------------------------
 
@@ -174,11 +174,11 @@ class Workflow(Facade):
 
     def markdown(self) -> str:
         """Return the workflow as a Markdown checklist."""
-        return rendering.markdown(self._read(lambda: reader_for(self._engine).bare(self._which)))
+        return rendering.markdown(self._read(lambda: reader_for(self._engine).read_without_values(self._which)))
 
     def mermaid(self) -> str:
         """Return the workflow as a Mermaid flow chart."""
-        return rendering.mermaid(self._read(lambda: reader_for(self._engine).bare(self._which)))
+        return rendering.mermaid(self._read(lambda: reader_for(self._engine).read_without_values(self._which)))
 
     def __str__(self) -> str:
         return rendering.text(self._bare)
@@ -193,11 +193,13 @@ class Workflow(Facade):
 
     @property
     def _bare(self) -> WorkflowSnapshot:
-        return block(self._engine.store, reading(reader_for(self._engine).bare, self._which))
+        return block(self._engine.store, read_protocol(reader_for(self._engine).read_without_values, self._which))
 
     @property
     def _now(self) -> WorkflowSnapshot:
-        return block(self._engine.store, reading(reader_for(self._engine).plan, self._which))
+        return block(self._engine.store, read_protocol(reader_for(self._engine).plan, self._which))
 
-    def _some(self, choose: Callable[[WorkflowSnapshot], Iterable[WorkflowStep]]) -> builtins.list[WorkflowStep]:
-        return self._read(lambda: reader_for(self._engine).some(self._which, choose))
+    def _select_steps(
+        self, choose: Callable[[WorkflowSnapshot], Iterable[WorkflowStep]]
+    ) -> builtins.list[WorkflowStep]:
+        return self._read(lambda: reader_for(self._engine).read_steps(self._which, choose))

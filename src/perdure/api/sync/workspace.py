@@ -14,18 +14,18 @@ from perdure.presence.handoff.progress import Progress
 from perdure.presence.workspace import documents
 from perdure.presence.workspace.bootstrap import BUDGET, Bootstrap
 from perdure.presence.workspace.documents import FileVersion
-from perdure.presence.workspace.layout import CONTEXTS, HANDOFF, TASKS, checked_path, path_in
+from perdure.presence.workspace.layout import CONTEXTS, HANDOFF, TASKS, check_path, path_in
 from perdure.presence.workspace.log_archive import LogConsolidator, compact
 from perdure.presence.workspace.sync import Synced
-from perdure.presence.workspace.wake_up import booted
+from perdure.presence.workspace.wake_up import boot
 from perdure.presence.workspace.workspace import (
     WorkspaceFolder,
     check_context,
-    handed_over,
-    in_step,
     log,
-    shown,
-    standing,
+    read_status,
+    sync_folder,
+    update_all_files,
+    update_files,
 )
 from perdure.values.limits import LOG_DAYS
 from perdure.values.tokens import TokenCounter
@@ -59,11 +59,11 @@ class Workspace(Facade):
         >>> print(workspace.sync())
         read USER.md; written memory/2026-11-16.md
         """
-        return self._do(in_step(self._engine, self._home))
+        return self._do(sync_folder(self._engine, self._home))
 
     def commit(self, message: str) -> Synced:
         """Sync, then commit to git. `.commit` is the id; if there is none, `.notes` says why."""
-        return self._do(in_step(self._engine, self._home, message))
+        return self._do(sync_folder(self._engine, self._home, message))
 
     def bootstrap(self, budget: int = BUDGET, *, tokens: TokenCounter | None = None) -> Bootstrap:
         """Return what the agent should read when it starts: identity, memory, logs, tasks and progress.
@@ -73,11 +73,11 @@ class Workspace(Facade):
         The text has at most `budget` tokens; `.dropped` lists what did not fit. `tokens` is a function that counts the
         tokens of a text; by default an installed tokeniser counts, else they are estimated.
         """
-        return self._do(booted(self._engine, self._home, budget, tokens))
+        return self._do(boot(self._engine, self._home, budget, tokens))
 
     def read(self, path: str) -> str | None:
         """Return the text of a file, or None if it does not exist. Pending edits are synced first."""
-        self._in_step(checked_path(path))
+        self._sync_paths(check_path(path))
         found = self._read(lambda: documents.shelf_of(self._engine))
         return found.documents[path].text if path in found.documents else None
 
@@ -87,7 +87,7 @@ class Workspace(Facade):
         >>> workspace.write("MEMORY.md", "The user prefers trains.")
         """
         self._do(documents.write(self._engine, path, text))
-        self._in_step(path)
+        self._sync_paths(path)
 
     def append(self, path: str, text: str) -> None:
         """Add lines to the end of a file. Inside a step they land with the step.
@@ -95,12 +95,12 @@ class Workspace(Facade):
         >>> workspace.append("MEMORY.md", "- The user prefers trains.")
         """
         self._do(documents.append(self._engine, path, text))
-        self._in_step(path)
+        self._sync_paths(path)
 
     def delete(self, path: str) -> None:
         """Delete a file. The journal keeps its history."""
         self._do(documents.write(self._engine, path, None))
-        self._in_step(path)
+        self._sync_paths(path)
 
     def history(self, path: str) -> list[FileVersion]:
         """Return every version of a file, oldest first, by any writer."""
@@ -108,7 +108,7 @@ class Workspace(Facade):
 
     def files(self) -> list[str]:
         """Return the paths of all files."""
-        return builtins.list((self._read(lambda: standing(self._engine, self._home))).files)
+        return builtins.list((self._read(lambda: read_status(self._engine, self._home))).files)
 
     def task(self, name: str, text: str) -> None:
         """Write `tasks/NAME.md`. The task is active until it says `status: done` or all of its boxes are ticked.
@@ -119,7 +119,7 @@ class Workspace(Facade):
 
     def context(self) -> str | None:
         """Return the name of the selected context."""
-        return (self._read(lambda: standing(self._engine, self._home))).context or None
+        return (self._read(lambda: read_status(self._engine, self._home))).context or None
 
     def switch(self, name: str | None, text: str | None = None) -> None:
         """Select `contexts/NAME.md` for the bootstrap, or no context with None.
@@ -130,7 +130,7 @@ class Workspace(Facade):
         """
         if name is not None and text is not None:
             self._do(documents.write(self._engine, path_in(CONTEXTS, name), text))
-        self._in_step()
+        self._sync_paths()
         if name is not None and enclosing_buffer(self._engine) is None:
             self._read(lambda: check_context(self._engine, name))
         self._do(documents.switch(self._engine, name))
@@ -141,12 +141,12 @@ class Workspace(Facade):
 
     def progress(self) -> list[Progress]:
         """Return the progress of all runs, as PROGRESS.md shows it."""
-        self._in_step()
+        self._sync_paths()
         return self._read(lambda: gather(desk_of(self._engine)))
 
     def handoff(self) -> str:
         """Write HANDOFF.md (runs, decisions, pending work, effects in doubt) and return its text."""
-        self._do(handed_over(self._engine, self._home))
+        self._do(update_all_files(self._engine, self._home))
         return self.read(HANDOFF) or ""
 
     def compact(self, *, days: int = LOG_DAYS, consolidate: LogConsolidator | None = None) -> tuple[str, ...]:
@@ -157,9 +157,9 @@ class Workspace(Facade):
         """
         return self._do(compact(self._engine, self._home, days, consolidate))
 
-    def _in_step(self, under: str = "") -> None:
+    def _sync_paths(self, under: str = "") -> None:
         """Sync one file, or all of them."""
-        self._do(shown(self._engine, self._home, under=under))
+        self._do(update_files(self._engine, self._home, under=under))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.path!r} of {self._engine.name!r}>"

@@ -20,10 +20,10 @@ from perdure.data.artifacts.sources import source_of
 from perdure.data.artifacts.upload import ArtifactDetails, ArtifactWrite, SaveProgress
 from perdure.errors import ArtifactNotFound, WrongType
 from perdure.journal import trees
-from perdure.journal.agent_writes import landed_in
+from perdure.journal.agent_writes import decode_changes
 from perdure.journal.artifact_writes import SaveArtifact, UploadLost
 from perdure.kernel.agent_write import write
-from perdure.kernel.names import named
+from perdure.kernel.names import check_storable_name
 from perdure.kernel.protocol import Protocol, Read
 from perdure.platform.failpoints import Site
 from perdure.store.base import Row, Store
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArtifactDetails", "ArtifactInfo", "ArtifactReader", "ArtifactUsage", "ArtifactOwner", "ArtifactWrite",
-    "begun", "delete", "exported", "listed", "load", "missing", "opened", "save", "usage", "versions",
+    "begin_write", "delete", "export_artifact", "list_artifacts", "load", "not_found_error", "open_artifact",
+    "save", "usage", "versions",
 ]  # fmt: skip
 
 _TRIES = 3
@@ -93,14 +94,14 @@ def save(
     about, source = ArtifactDetails(name, labels, note), source_of(data)
     for tries in range(_TRIES):
         try:
-            return (yield from ArtifactWrite(engine, about, source.kind).all_of(source, progress))
+            return (yield from ArtifactWrite(engine, about, source.kind).write_all(source, progress))
         except UploadLost:
             if not source.again or tries + 1 == _TRIES:
                 raise
     raise AssertionError("the last attempt returns or raises")
 
 
-def begun(engine: Engine, name: str, labels: Iterable[str], note: str) -> ArtifactWrite:
+def begin_write(engine: Engine, name: str, labels: Iterable[str], note: str) -> ArtifactWrite:
     """Start a version that is written block by block."""
     return ArtifactWrite(engine, ArtifactDetails(name, labels, note), "bytes")
 
@@ -121,34 +122,34 @@ def delete(engine: Engine, name: str, version: int | None) -> Protocol[int]:
 
 def load(whose: ArtifactOwner, name: str, version: int | None, to: str | os.PathLike[str] | None) -> Any:
     """Return what was saved, or write its bytes to a file and return the path."""
-    saved = _found(whose, name, version)
+    saved = _find_version(whose, name, version)
     return value_of(whose.store, saved) if to is None else export(whose.store, saved, Path(to))
 
 
-def opened(whose: ArtifactOwner, name: str, version: int | None) -> ArtifactReader:
+def open_artifact(whose: ArtifactOwner, name: str, version: int | None) -> ArtifactReader:
     """Open a version as a file."""
-    return ArtifactReader(whose.store, _found(whose, name, version))
+    return ArtifactReader(whose.store, _find_version(whose, name, version))
 
 
-def exported(
+def export_artifact(
     whose: ArtifactOwner, name: str, version: int | None, path: Path, progress: SaveProgress
 ) -> r.ArtifactSaved:
     """Write a version to a path and report progress."""
-    saved = _found(whose, name, version)
+    saved = _find_version(whose, name, version)
     export(whose.store, saved, path, progress)
     return saved
 
 
 def versions(whose: ArtifactOwner, name: str) -> list[ArtifactInfo]:
     """Return all versions of a name, oldest first."""
-    named(name, "an artifact's name")
+    check_storable_name(name, "an artifact's name")
     rows = whose.store.read("artifact_versions", (whose.stream, name)) if whose.is_known() else []
     return [_info(whose, row) for row in rows]
 
 
-def listed(whose: ArtifactOwner, label: str | None) -> list[ArtifactInfo]:
+def list_artifacts(whose: ArtifactOwner, label: str | None) -> list[ArtifactInfo]:
     """Return the newest version of every name, or the newest with a label."""
-    newest = {artifact.name: artifact for artifact in _all(whose) if label is None or label in artifact.labels}
+    newest = {artifact.name: artifact for artifact in _list_all(whose) if label is None or label in artifact.labels}
     return list(newest.values())
 
 
@@ -158,25 +159,25 @@ def usage(whose: ArtifactOwner) -> list[ArtifactUsage]:
         return []
     found, seen = list[ArtifactUsage](), set[bytes]()
     for row in whose.store.read("artifacts_of", (whose.stream,)):
-        packed = _saved(whose, row).value
+        packed = _read_saved(whose, row).value
         ids = list(trees.references(whose.store, packed, seen)) if packed else []
         seen.update(ids)
-        found.append(ArtifactUsage(_info(whose, row), _stored_bytes(whose, ids)))
+        found.append(ArtifactUsage(_info(whose, row), _count_stored_bytes(whose, ids)))
     return found
 
 
-def _stored_bytes(whose: ArtifactOwner, ids: Sequence[bytes]) -> int:
+def _count_stored_bytes(whose: ArtifactOwner, ids: Sequence[bytes]) -> int:
     parts = [b"".join(ids[start : start + 512]) for start in range(0, len(ids), 512)]
     return sum(size for part in parts for _, size in whose.store.read("stored_sizes", (part,)))
 
 
-def _all(whose: ArtifactOwner) -> list[ArtifactInfo]:
+def _list_all(whose: ArtifactOwner) -> list[ArtifactInfo]:
     rows = whose.store.read("artifacts_of", (whose.stream,)) if whose.is_known() else []
     return [_info(whose, row) for row in rows]
 
 
-def _found(whose: ArtifactOwner, name: str, version: int | None) -> r.ArtifactSaved:
-    named(name, "an artifact's name")
+def _find_version(whose: ArtifactOwner, name: str, version: int | None) -> r.ArtifactSaved:
+    check_storable_name(name, "an artifact's name")
     if version is not None and type(version) is not int:
         raise WrongType(f"a version must be an int from 1, not {version!r}")
     rows: Sequence[Row] = []
@@ -185,11 +186,11 @@ def _found(whose: ArtifactOwner, name: str, version: int | None) -> r.ArtifactSa
     elif whose.is_known() and version is not None and 0 < version <= NUMBER_MAX:
         rows = whose.store.read("get_artifact", (whose.stream, name, version))
     if not rows:
-        raise missing(whose, name, version)
-    return _saved(whose, rows[0])
+        raise not_found_error(whose, name, version)
+    return _read_saved(whose, rows[0])
 
 
-def missing(whose: ArtifactOwner, name: str, version: int | None) -> ArtifactNotFound:
+def not_found_error(whose: ArtifactOwner, name: str, version: int | None) -> ArtifactNotFound:
     """Return the error for a missing artifact or version."""
     if there := [artifact.version for artifact in versions(whose, name)]:
         numbers = f"{there[0]} to {there[-1]}" if len(there) > 1 else f"{there[0]}"
@@ -199,14 +200,14 @@ def missing(whose: ArtifactOwner, name: str, version: int | None) -> ArtifactNot
     return ArtifactNotFound(f"agent {whose.name!r} has no artifact {name!r}", hint=hint)
 
 
-def _saved(whose: ArtifactOwner, row: Row) -> r.ArtifactSaved:
+def _read_saved(whose: ArtifactOwner, row: Row) -> r.ArtifactSaved:
     """Return the record of a row. Its journal entry may hold other records too."""
     name, version, _, kind, body = row
-    saved = landed_in(kind, body, r.ArtifactSaved)
+    saved = decode_changes(kind, body, r.ArtifactSaved)
     return {(record.owner, record.name, record.version): record for record in saved}[whose.stream, name, version]
 
 
 def _info(whose: ArtifactOwner, row: Row) -> ArtifactInfo:
-    record, (_, _, at, *_) = _saved(whose, row), row
+    record, (_, _, at, *_) = _read_saved(whose, row), row
     saved = (record.kind, record.size, record.digest.hex(), moment(at))
     return ArtifactInfo(record.name, record.version, *saved, record.labels, record.note)

@@ -32,7 +32,7 @@ def is_array(value: object) -> bool:
     return numpy is not None and hasattr(numpy, "ndarray") and type(value) in (numpy.ndarray, numpy.memmap)
 
 
-def must_be_storable(arrays: Mapping[Any, Array]) -> None:
+def require_storable(arrays: Mapping[Any, Array]) -> None:
     """Refuse arrays and names that a safetensors file cannot hold."""
     for name, array in arrays.items():
         if not isinstance(name, str) or name == "__metadata__" or not _is_text(name):
@@ -40,13 +40,13 @@ def must_be_storable(arrays: Mapping[Any, Array]) -> None:
         if array.dtype.str not in _TYPES:
             raise NotStorable(
                 f"array {name!r} has dtype {array.dtype!s} ({array.dtype.str}), which safetensors does not support",
-                hint=_instead(array) + "store it in agent.state or agent.checkpoint",
+                hint=_suggest_type(array) + "store it in agent.state or agent.checkpoint",
             )
 
 
 def blocks_of(arrays: Mapping[str, Array]) -> Iterator[bytes]:
     """Yield the blocks of a safetensors file with these arrays."""
-    numpy, safetensors = _imported()
+    numpy, safetensors = _import_libraries()
     whole = {name: numpy.asarray(array, order="C") for name, array in arrays.items()}
     with TemporaryDirectory(prefix="perdure-arrays-") as folder:
         path = Path(folder, "arrays.safetensors")
@@ -56,7 +56,7 @@ def blocks_of(arrays: Mapping[str, Array]) -> Iterator[bytes]:
                 yield block
 
 
-def _instead(array: Array) -> str:
+def _suggest_type(array: Array) -> str:
     """Suggest a type to convert to, if a suitable one exists."""
     native = str(array.dtype.newbyteorder("<").str)
     near = native if native in _TYPES else {"c": "<c8", "f": "<f8"}.get(array.dtype.kind)
@@ -69,7 +69,7 @@ def _is_text(name: str) -> bool:
 
 def read_arrays(blocks: Iterable[bytes]) -> dict[str, Array]:
     """Read the arrays of a safetensors file, in the order in which they were saved. Nothing in the file is trusted."""
-    _, safetensors = _imported()
+    _, safetensors = _import_libraries()
     with TemporaryDirectory(prefix="perdure-arrays-") as folder:
         path = Path(folder, "arrays.safetensors")
         with path.open("wb") as copy:
@@ -89,7 +89,7 @@ def read_arrays(blocks: Iterable[bytes]) -> dict[str, Array]:
     return {name: found[name] for name in [*first, *(name for name in found if name not in first)]}
 
 
-def _imported() -> tuple[Any, Any]:
+def _import_libraries() -> tuple[Any, Any]:
     try:
         import numpy
         import safetensors.numpy

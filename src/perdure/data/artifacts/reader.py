@@ -42,7 +42,7 @@ class ArtifactReader(io.RawIOBase):
         try:
             self._stream = StoredStream(store, saved.value, saved.size)
         except CorruptValue as error:
-            raise self._damaged(0, error) from error
+            raise self._damage_error(0, error) from error
 
     @property
     def name(self) -> str:
@@ -137,14 +137,14 @@ class ArtifactReader(io.RawIOBase):
         try:
             self._chunk_at, self._chunk = next(self._chunks)
         except (JournalDamaged, CorruptValue) as error:
-            raise self._damaged(self._stream.at, error) from error
+            raise self._damage_error(self._stream.at, error) from error
         if self._digested == self._chunk_at:
             self._digest.update(self._chunk)
             self._digested += len(self._chunk)
             if self._digested == self.size and self._digest.digest() != self._saved.digest:
-                raise self._damaged(0, CorruptValue("the content does not match the stored digest"))
+                raise self._damage_error(0, CorruptValue("the content does not match the stored digest"))
 
-    def _damaged(self, offset: int, error: JournalDamaged | CorruptValue) -> ArtifactDamaged | ArtifactNotFound:
+    def _damage_error(self, offset: int, error: JournalDamaged | CorruptValue) -> ArtifactDamaged | ArtifactNotFound:
         saved = self._saved
         which = f"artifact {saved.name!r}, version {saved.version}"
         if not self._store.read("get_artifact", (saved.owner, saved.name, saved.version)):

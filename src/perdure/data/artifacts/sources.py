@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from perdure.data.artifacts.arrays import ALONE, blocks_of, is_array, must_be_storable
+from perdure.data.artifacts.arrays import ALONE, blocks_of, is_array, require_storable
 from perdure.errors import NotStorable
 
 BLOCK_BYTES: Final = 1024 * 1024
@@ -35,18 +35,18 @@ def source_of(data: Any) -> ArtifactSource:
         view = memoryview(data)
         return ArtifactSource("bytes", lambda: iter([view]), view.nbytes)
     if isinstance(data, str | os.PathLike):
-        return _of_path(Path(data))
+        return _source_from_path(Path(data))
     if is_array(data):
-        return _of_arrays("array", {ALONE: data})
+        return _source_from_arrays("array", {ALONE: data})
     if isinstance(data, Mapping):
         for name, value in data.items():
             if not is_array(value):
                 raise _refusal(f"a dict must hold numpy arrays, but {name!r} is {_kind(value)}", value)
-        return _of_arrays("arrays", data)
+        return _source_from_arrays("arrays", data)
     if hasattr(data, "__array__"):
         raise _refusal(f"an array must be a numpy array, not {_kind(data)}", data)
     if hasattr(data, "read"):
-        return ArtifactSource("bytes", lambda: _of_file(data), again=False)
+        return ArtifactSource("bytes", lambda: _read_file(data), again=False)
     if isinstance(data, Iterable):
         return ArtifactSource("bytes", lambda: iter(data), again=False)
     kinds = "bytes, a path, a numpy array, a dict of them, a binary file or an iterator of bytes"
@@ -64,28 +64,28 @@ def _kind(value: object) -> str:
     return f"a value of type {type(value).__name__}"
 
 
-def _of_path(path: Path) -> ArtifactSource:
+def _source_from_path(path: Path) -> ArtifactSource:
     try:
         size = path.stat().st_size
     except FileNotFoundError:
         raise FileNotFoundError(f"no such file: {str(path)!r}; to save text, pass text.encode()") from None
     if path.is_dir():
         raise IsADirectoryError(f"{str(path)!r} is a folder; save an archive of it")
-    return ArtifactSource("file", lambda: _of_open(path), size)
+    return ArtifactSource("file", lambda: _read_open_file(path), size)
 
 
-def _of_open(path: Path) -> ByteBlocks:
+def _read_open_file(path: Path) -> ByteBlocks:
     with path.open("rb") as file:
-        yield from _of_file(file)
+        yield from _read_file(file)
 
 
-def _of_file(file: Any) -> ByteBlocks:
+def _read_file(file: Any) -> ByteBlocks:
     while block := file.read(BLOCK_BYTES):
         yield block
 
 
-def _of_arrays(kind: str, arrays: Mapping[str, Any]) -> ArtifactSource:
-    must_be_storable(arrays)
+def _source_from_arrays(kind: str, arrays: Mapping[str, Any]) -> ArtifactSource:
+    require_storable(arrays)
     return ArtifactSource(kind, lambda: blocks_of(arrays))
 
 

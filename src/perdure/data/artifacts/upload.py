@@ -13,10 +13,10 @@ from perdure.journal import objects
 from perdure.journal.artifact_writes import SaveArtifact, Upload, UploadChunk
 from perdure.journal.trees.streams import ChunkCutter, StreamBuilder
 from perdure.kernel.agent_write import enclosing_buffer, write
-from perdure.kernel.names import named
+from perdure.kernel.names import check_storable_name
 from perdure.kernel.protocol import Protocol, Read, Submit
 from perdure.platform.failpoints import Site
-from perdure.store.base import FinalBatch, Script, Statement, UnitOfWork, holds
+from perdure.store.base import FinalBatch, Script, Statement, UnitOfWork, is_storable_name
 from perdure.values.limits import ARTIFACT_BYTES_MAX, ARTIFACT_NOTE_CHARACTERS_MAX, UPLOAD_BATCH_BYTES
 
 if TYPE_CHECKING:
@@ -48,17 +48,17 @@ class ArtifactDetails:
     """The checked name, labels and note of a version."""
 
     def __init__(self, name: str, labels: Iterable[str], note: str) -> None:
-        named(name, "the name of an artifact", empty=False)
+        check_storable_name(name, "the name of an artifact", empty=False)
         if isinstance(labels, str):
             raise WrongType(f"pass a list of labels: labels=[{labels!r}]")
         if not isinstance(note, str):
             raise WrongType(f"a note must be a str, not {note!r}")
-        if len(note) > ARTIFACT_NOTE_CHARACTERS_MAX or not holds(note):
+        if len(note) > ARTIFACT_NOTE_CHARACTERS_MAX or not is_storable_name(note):
             raise NotStorable(
                 f"a note may have {ARTIFACT_NOTE_CHARACTERS_MAX} characters, without NUL and lone surrogates"
             )
         self.name = name
-        self.labels = tuple(named(label, "a label") for label in labels)
+        self.labels = tuple(check_storable_name(label, "a label") for label in labels)
         self.note = note
 
 
@@ -84,7 +84,7 @@ class ArtifactWrite:
 
     # -- bytes in -----------------------------------------------------------------------------------------------------
 
-    def all_of(self, source: ArtifactSource, progress: SaveProgress | None = None) -> Protocol[int]:
+    def write_all(self, source: ArtifactSource, progress: SaveProgress | None = None) -> Protocol[int]:
         """Write everything from a source, then commit. Returns the version."""
         parts = (part for block in source.blocks() for part in parts_of(block))
         while (yield Read(self._fill, (parts,))):
@@ -113,10 +113,10 @@ class ArtifactWrite:
         self._blocks.append(bytes(part))
         self._blocked += len(part)
         if self._blocked >= BLOCK_BYTES:
-            self._cut()
+            self._cut_chunks()
         return self._batched >= UPLOAD_BATCH_BYTES
 
-    def _cut(self) -> None:
+    def _cut_chunks(self) -> None:
         data = b"".join(self._blocks)
         self._blocks, self._blocked = [], 0
         self._digest.update(data)
@@ -147,19 +147,19 @@ class ArtifactWrite:
             yield Submit(_RepairChunks(damaged))
         # Registering as a holder shows that this process is alive: a body may run for days after an upload.
         engine = self._engine
-        self.written += yield Submit(Upload(engine.tenancy, engine.store.clock, self._upload, chunks, first=first))
+        self.written += yield Submit(Upload(engine.lease_keeper, engine.store.clock, self._upload, chunks, first=first))
 
     def _chunks(self) -> tuple[list[UploadChunk], list[UploadChunk]]:
         """Return the batch, compressed where new, and the chunks whose stored form is damaged."""
-        batch = self._taken()
-        sound, damaged = self._found(batch)
+        batch = self._take_pending()
+        sound, damaged = self._find_stored(batch)
         chunks = [
             UploadChunk(identity, content, b"" if identity in sound else objects.compress(content))
             for identity, content in batch.items()
         ]
         return chunks, [chunk for chunk in chunks if chunk.identity in damaged]
 
-    def _found(self, batch: dict[bytes, bytes]) -> tuple[set[bytes], set[bytes]]:
+    def _find_stored(self, batch: dict[bytes, bytes]) -> tuple[set[bytes], set[bytes]]:
         """Return which chunks are stored intact, and which are stored damaged.
 
         Stored chunks are read and compared: a version that shares a damaged chunk would be unreadable. Saving it again
@@ -172,13 +172,13 @@ class ArtifactWrite:
                 (sound if objects.is_sound(row, batch[identity]) else damaged).add(identity)
         return sound, damaged
 
-    def _taken(self) -> dict[bytes, bytes]:
+    def _take_pending(self) -> dict[bytes, bytes]:
         batch, self._batch, self._batched = self._batch, {}, 0
         return batch
 
     def _statements(self) -> list[Statement]:
         """Return the statements that write the batch with the version. They skip chunks that are stored intact."""
-        return [UploadChunk(identity, content).statement for identity, content in self._taken().items()]
+        return [UploadChunk(identity, content).statement for identity, content in self._take_pending().items()]
 
     def finish(self) -> Protocol[int]:
         """Commit the version, now or with the enclosing step. Returns its number, or 0 while it is buffered."""
@@ -195,7 +195,7 @@ class ArtifactWrite:
         return next((landing.version for landing in landed if isinstance(landing, r.ArtifactSaved)), 0)
 
     def _end(self) -> tuple[bytes, int]:
-        self._cut()
+        self._cut_chunks()
         for chunk in self._cutter.finish():
             self._growing.add(chunk)
         return self._growing.finish(), self._engine.stream

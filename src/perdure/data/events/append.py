@@ -11,10 +11,10 @@ from perdure.journal import objects
 from perdure.journal.agent_writes import UnconditionalWrite
 from perdure.journal.append import Append
 from perdure.kernel.agent_write import enclosing_buffer
-from perdure.kernel.names import named
+from perdure.kernel.names import check_storable_name
 from perdure.kernel.open_stream import commit_to_process_stream
 from perdure.kernel.protocol import Protocol, Read
-from perdure.kernel.scope import current
+from perdure.kernel.scope import current_frame
 from perdure.platform.failpoints import Site
 from perdure.run.core import RunCore
 from perdure.run.writes import write
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def append(engine: Engine, noted: Sequence[StoredEvent]) -> Protocol[None]:
     """Append events, all or none."""
     for one in noted:
-        named(one.kind, "kind of events")
-    room, frame = enclosing_buffer(engine), current()
+        check_storable_name(one.kind, "kind of events")
+    room, frame = enclosing_buffer(engine), current_frame()
     packed = [(one, *objects.pack(engine.store, one.value, f"event {one.kind}")) for one in noted]
     if not packed:
         return
@@ -59,5 +59,5 @@ def _commit(engine: Engine, landed: Sequence[r.EventAppended], made: Sequence[St
 
 def note(run: RunCore, kind: Any, payload: Any) -> Protocol[None]:
     """`run.event`: an operation recorded by the run, so a resumed run does not repeat it."""
-    noted = kinds_of(run.engine).noted(kind, payload)
+    noted = kinds_of(run.engine).convert_event(kind, payload)
     yield from write(run, r.WriteOp.EVENT, noted.kind, noted.value, f"event {noted.kind}", noted.version)

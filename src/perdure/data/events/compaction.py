@@ -51,7 +51,7 @@ def floor(store: Store, owner: int, kinds: Sequence[str]) -> int:
     return max((int(at) for _, at in found), default=0)
 
 
-def refused(agent: str, floor: int, what: str, archive: str = "") -> EventsCompacted:
+def compacted_error(agent: str, floor: int, what: str, archive: str = "") -> EventsCompacted:
     """Return the error for events that were compacted."""
     where = f", in {archive} and the archives that it names" if archive else ""
     return EventsCompacted(f"events of agent {agent!r} up to {moment_text(floor)} were compacted{where}: {what}")
@@ -66,18 +66,18 @@ def archive_of(store: Store, stream: int) -> str:
 # -- for replays ------------------------------------------------------------------------------------------------------
 
 
-def carried(store: Store, owner: int, key: bytes) -> tuple[EventPosition, bytes] | None:
+def read_carried(store: Store, owner: int, key: bytes) -> tuple[EventPosition, bytes] | None:
     """Return the carried result of a replay whose events were compacted: its current position and its value."""
     places = store.read("get_agent_state", (owner, REPLAYS, key.hex() + _PLACE))
     values = store.read("get_agent_state", (owner, REPLAYS, key.hex()))
     for (place, *_), (value, *_) in zip(places, values, strict=False):
         if place:
-            rows = store.read("next_event_after", (owner, *_cut(place)))
+            rows = store.read("next_event_after", (owner, *_decode_cutoff(place)))
             return next((EventPosition(*position).before for *position, _ in rows), END), value
     return None
 
 
-def _cut(packed: bytes) -> EventCutoff:
+def _decode_cutoff(packed: bytes) -> EventCutoff:
     return EventCutoff(*codec.decode(packed[1:]))
 
 
@@ -95,19 +95,23 @@ class EventCompactionLimit(msgspec.Struct, frozen=True):
     note: str = ""
 
 
-def held(engine: Engine, horizon: int) -> EventCompactionLimit:
+def find_compaction_limit(engine: Engine, horizon: int) -> EventCompactionLimit:
     """Return how far compaction may go: up to the horizon, but not past the last snapshot of a replay."""
     store, owner = engine.store, engine.stream
     newest = store.read("last_event_before", (owner, END.arrival))
-    places = {key.removesuffix(_PLACE): _cut(value) for key, value, *_ in _all_carried(engine) if key.endswith(_PLACE)}
+    places = {
+        key.removesuffix(_PLACE): _decode_cutoff(value)
+        for key, value, *_ in _read_all_carried(engine)
+        if key.endswith(_PLACE)
+    }
     kept: dict[str, list[Row]] = {}
     for key, *row in store.read("replay_snapshots_of", (owner,)):
         kept.setdefault(key.hex(), []).append(tuple(row))
     carries: list[SetKey] = []
     for key, rows in kept.items():
-        found, packed = _newest(store, owner, rows)
+        found, packed = _find_newest(store, owner, rows)
         if found > places.get(key, NOTHING):
-            carries += _carrying(store, owner, key, found, packed)
+            carries += _carry_result(store, owner, key, found, packed)
         places[key] = max(found, places.get(key, NOTHING))
     end = (horizon, 0, 0)
     last = min(places.values(), default=EventCutoff(*end, 0))
@@ -118,16 +122,16 @@ def held(engine: Engine, horizon: int) -> EventCompactionLimit:
     return EventCompactionLimit(min(last[:3], end), arrived if places else None, tuple(carries), note)
 
 
-def _all_carried(engine: Engine) -> Sequence[Row]:
+def _read_all_carried(engine: Engine) -> Sequence[Row]:
     return engine.store.read("agent_state_of", (engine.stream, REPLAYS, engine.store.clock.wall_ms()))
 
 
-def forgetting(engine: Engine, prefix: str) -> list[SetKey]:
+def delete_carried(engine: Engine, prefix: str) -> list[SetKey]:
     """Return the deletions of carried results whose keys have a prefix."""
-    return [SetKey((engine.stream, REPLAYS, key)) for key, *_ in _all_carried(engine) if key.startswith(prefix)]
+    return [SetKey((engine.stream, REPLAYS, key)) for key, *_ in _read_all_carried(engine) if key.startswith(prefix)]
 
 
-def _newest(store: Store, owner: int, rows: Sequence[Row]) -> tuple[EventCutoff, bytes]:
+def _find_newest(store: Store, owner: int, rows: Sequence[Row]) -> tuple[EventCutoff, bytes]:
     """Return the newest saved result whose position is the same by time and by arrival."""
     for *place, packed in rows:
         position = EventPosition(*place)
@@ -138,7 +142,7 @@ def _newest(store: Store, owner: int, rows: Sequence[Row]) -> tuple[EventCutoff,
     return NOTHING, b""
 
 
-def _carrying(store: Store, owner: int, key: str, cut: EventCutoff, packed: bytes) -> list[SetKey]:
+def _carry_result(store: Store, owner: int, key: str, cut: EventCutoff, packed: bytes) -> list[SetKey]:
     # Write the object even though it exists: garbage collection may remove it before this commit refers to it.
     identity = reference(packed)
     made = [Statement("put_object", (identity, *row)) for row in store.read("get_object", (identity,))]

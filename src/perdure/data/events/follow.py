@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from perdure.data.events.positions import BEGINNING, END, EventPosition, placed, settled_end
+from perdure.data.events.positions import BEGINNING, END, EventPosition, read_settled_end, resolve_position
 from perdure.data.events.read import Event, EventQuery, EventReader
-from perdure.kernel.awaitables import plain
+from perdure.kernel.awaitables import require_plain
 from perdure.kernel.protocol import Pause, Protocol, Read
 from perdure.store.base import Store
 from perdure.store.rows import read_run
@@ -42,19 +42,19 @@ class Follower:
             return BEGINNING  # the agent has no events yet
         since = book.position(self._wanted.since)
         if since is None or since == END:
-            settled = settled_end(self._store)
+            settled = read_settled_end(self._store)
             rows = self._store.read("last_event_before", (book.owner, settled.arrival))
             since = EventPosition(*rows[0]) if rows else BEGINNING
         book.refuse_compacted(self._wanted, since)
         self._after = since
         return since
 
-    def more(self) -> Protocol[list[Event]]:
+    def fetch_more(self) -> Protocol[list[Event]]:
         """Return the next events as soon as there are any; an empty list at the end."""
         waited, pause = 0.0, WAIT_POLL_SECONDS
         # Polling a file is nearly free; a server is polled less and less often.
         most = WAIT_POLL_SECONDS if self._store.one_host else WAIT_POLL_SECONDS_MAX / 5
-        while not plain(self._stop(), self._stop):
+        while not require_plain(self._stop(), self._stop):
             found: list[Event] = yield Read(self.poll)
             if found:
                 return found
@@ -73,17 +73,17 @@ class Follower:
         if not self._changed() and not self._maybe:
             return []
         book = self._open_book()
-        run = self._run(book) if book is not None else None
+        run = self._find_stream(book) if book is not None else None
         if book is None or run is None:
             return []
-        self._after = placed(self._store, book.owner, self._after)  # a rebuild may have renumbered positions
-        rows = book.rows(self._wanted.kinds, run, self._after, settled_end(self._store), EVENTS_OF_PAGE_MAX)
+        self._after = resolve_position(self._store, book.owner, self._after)  # a rebuild may have renumbered positions
+        rows = book.rows(self._wanted.kinds, run, self._after, read_settled_end(self._store), EVENTS_OF_PAGE_MAX)
         self._maybe = bool(rows)
         if rows:
             self._after = EventPosition(*rows[-1].position)
         return book.events(rows, typed=self._wanted.typed)
 
-    def _run(self, book: EventReader) -> int | None:
+    def _find_stream(self, book: EventReader) -> int | None:
         """Return the stream of the followed run, or None if it has not started yet."""
         if self._wanted.run is None:
             return 0

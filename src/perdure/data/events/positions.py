@@ -35,7 +35,7 @@ BEGINNING = EventPosition(-1, 0, 0, 0)
 END = EventPosition(1 << 62, 0, 0, 0)
 
 
-def read_token(token: str) -> EventPosition:
+def parse_token(token: str) -> EventPosition:
     """Parse a position token. An empty token stands for the position before the first event."""
     if not token:
         return BEGINNING
@@ -45,7 +45,7 @@ def read_token(token: str) -> EventPosition:
     return EventPosition(*(int(part, 16) for part in found.groups()))
 
 
-def placed(store: Store, owner: int, position: EventPosition) -> EventPosition:
+def resolve_position(store: Store, owner: int, position: EventPosition) -> EventPosition:
     """Return the current position of an event. A rebuild renumbers the arrivals."""
     if position == BEGINNING or store.read("has_event", (owner, *position)):
         return position
@@ -56,7 +56,7 @@ def placed(store: Store, owner: int, position: EventPosition) -> EventPosition:
     return position  # the event was removed, but its place in the order is still valid
 
 
-def at_time(store: Store, owner: int, when: datetime, *, after: bool = False) -> EventPosition:
+def find_position_at(store: Store, owner: int, when: datetime, *, after: bool = False) -> EventPosition:
     """Return the position before the first event at a time, or after the last one. Resolution: milliseconds."""
     rows = store.read("first_event_since", (owner, milliseconds_of(when) + after))
     return EventPosition(*rows[0]).before if rows else END
@@ -70,7 +70,7 @@ def milliseconds_of(when: datetime) -> int:
         return int(when.replace(tzinfo=UTC).timestamp() * 1000)
 
 
-def settled_end(store: Store) -> EventPosition:
+def read_settled_end(store: Store) -> EventPosition:
     """Return the position before which no concurrent commit can add an event any more."""
     [(arrival,)] = store.read("settled_arrivals")
     return EventPosition(arrival, 0, 0, -1)

@@ -10,7 +10,15 @@ import msgspec
 
 from perdure import records as r
 from perdure.data.events import compaction
-from perdure.data.events.positions import BEGINNING, END, EventPosition, at_time, milliseconds_of, placed, read_token
+from perdure.data.events.positions import (
+    BEGINNING,
+    END,
+    EventPosition,
+    find_position_at,
+    milliseconds_of,
+    parse_token,
+    resolve_position,
+)
 from perdure.data.events.schemas import EventKinds, kinds_of
 from perdure.errors import RunNotFound, WrongType, WrongValue
 from perdure.journal import objects
@@ -67,7 +75,7 @@ class EventQuery(msgspec.Struct, frozen=True):
     typed: bool = True
 
 
-def asked(
+def make_query(
     kinds: EventKinds,
     kind: Any = None,
     run: str | None = None,
@@ -87,7 +95,7 @@ def asked(
         raise WrongValue("pass either limit= (the first events) or last= (the newest events)")
     for name, when in (("since", since), ("until", until)):
         if isinstance(when, str):
-            read_token(when)
+            parse_token(when)
         elif when is not None and not isinstance(when, datetime | Event):
             raise WrongType(f"{name}= is the position of an event, an event or a datetime, not {when!r}")
     names = tuple(dict.fromkeys(kinds.name_of(one) for one in wanted))
@@ -111,8 +119,8 @@ class EventReader:
         if when is None:
             return None
         if isinstance(when, datetime):
-            return at_time(self.store, self.owner, when, after=after)
-        return placed(self.store, self.owner, read_token(when if isinstance(when, str) else when.position))
+            return find_position_at(self.store, self.owner, when, after=after)
+        return resolve_position(self.store, self.owner, parse_token(when if isinstance(when, str) else when.position))
 
     def refuse_compacted(self, wanted: EventQuery, since: EventPosition) -> None:
         """Raise if events after `since` were compacted: the reader would miss them."""
@@ -121,12 +129,12 @@ class EventReader:
             return
         if isinstance(wanted.since, datetime):
             if milliseconds_of(wanted.since) <= last:
-                raise compaction.refused(self.agent, last, "read without since=, or from a later time")
+                raise compaction.compacted_error(self.agent, last, "read without since=, or from a later time")
             return
         found = self.store.read("has_event", (self.owner, *since))
         if not found or (first_number(found) <= last and self.rows(wanted.kinds, 0, since, END, 1)):
             archive = compaction.archive_of(self.store, since.stream)
-            raise compaction.refused(self.agent, last, 'start again with since="" or a later time', archive)
+            raise compaction.compacted_error(self.agent, last, 'start again with since="" or a later time', archive)
 
     def _is_unfinished(self, run: str | None) -> bool:
         """Return whether a run is unfinished, and so still has all its events."""
@@ -137,7 +145,7 @@ class EventReader:
         """Return the time of the last compacted event that matches a query."""
         return 0 if self._is_unfinished(wanted.run) else compaction.floor(self.store, self.owner, wanted.kinds)
 
-    def run_stream(self, run: str) -> int:
+    def find_run_stream(self, run: str) -> int:
         """Return the stream of a run. Raises `RunNotFound`."""
         found = read_run(self.store, self.agent, run)
         if found is None:
@@ -174,7 +182,7 @@ class EventReader:
         bodies = self.store.read("journal_among", (msgspec.json.encode(which).decode(),)) if which else []
         entries = {(stream, seq): r.decode(kind, body) for stream, seq, kind, body in bodies if body is not None}
         there = [row for row in rows if (row.stream, row.seq) in entries]
-        noted = [(row, _noted(entries[row.stream, row.seq], row.place)) for row in there]
+        noted = [(row, _find_payload(entries[row.stream, row.seq], row.place)) for row in there]
         values = self._values([packed for _, (packed, _) in noted])
         return [
             self._event(row, value, version, typed) for (row, (_, version)), value in zip(noted, values, strict=True)
@@ -193,7 +201,7 @@ class EventReader:
         return Event(row.kind, payload, moment(row.at), row.run or None, token, extra, value, version)
 
 
-def _noted(record: r.Record, place: int) -> tuple[bytes, int]:
+def _find_payload(record: r.Record, place: int) -> tuple[bytes, int]:
     """Return the packed payload of an event in a journal entry, and its schema version."""
     if place >= r.LANDED_PLACE:
         happened = record.landed[place - r.LANDED_PLACE]  # type: ignore[attr-defined]
@@ -227,14 +235,14 @@ class EventPages:
         book = self._book = self._open_book()
         if book is not None:
             if self._wanted.run is not None:
-                self._run = book.run_stream(self._wanted.run)
+                self._run = book.find_run_stream(self._wanted.run)
             self.after = after or book.position(self._wanted.since) or BEGINNING
             if after is None:
                 book.refuse_compacted(self._wanted, self.after)
             self.to = book.position(self._wanted.until, after=True) or END
         return book
 
-    def next_page(self) -> list[Event]:
+    def read_next_page(self) -> list[Event]:
         """Return the next page; empty at the end."""
         book = self._book or self.begin()
         if book is None or self._ended:
@@ -263,6 +271,6 @@ class EventPages:
         return rows
 
 
-def known_kinds(store: Store, owners: Iterable[int]) -> list[str]:
+def list_known_kinds(store: Store, owners: Iterable[int]) -> list[str]:
     """Return the kinds that exist, for error hints."""
     return sorted({kind for owner in owners for (kind,) in store.read("event_kinds", (owner,))})

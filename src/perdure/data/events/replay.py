@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.data.events import compaction
-from perdure.data.events.positions import BEGINNING, EventPosition, read_token, settled_end
+from perdure.data.events.positions import BEGINNING, EventPosition, parse_token, read_settled_end
 from perdure.data.events.read import Event, EventPages, EventQuery, EventReader, book_of
 from perdure.errors import WrongType, WrongValue
 from perdure.journal import objects
 from perdure.journal.agent_writes import SetKey
 from perdure.kernel.agent_write import land
-from perdure.kernel.awaitables import is_async, plain
-from perdure.kernel.names import named
+from perdure.kernel.awaitables import is_async, require_plain
+from perdure.kernel.names import check_storable_name
 from perdure.kernel.protocol import Protocol, Read, Submit
 from perdure.platform.failpoints import Site
 from perdure.store.base import FinalBatch, Script, Statement, Store, UnitOfWork
@@ -65,12 +65,12 @@ def replay(engine: Engine, reduction: Reduction) -> Protocol[Any]:
     """Reduce events in order."""
     pages = EventPages(lambda: book_of(engine), reduction.wanted)
     keeper, state = yield Read(_begin, (engine, reduction, pages))
-    while events := (yield Read(_next_page, (pages, keeper))):
+    while events := (yield Read(_read_next_page, (pages, keeper))):
         for event in events:
-            state = plain(reduction.reducer(state, event), reduction.reducer)
-            if keeper is not None and (kept := keeper.passed(event, state)) is not None:
+            state = require_plain(reduction.reducer(state, event), reduction.reducer)
+            if keeper is not None and (kept := keeper.count_event(event, state)) is not None:
                 yield Submit(kept)
-    if keeper is not None and (kept := keeper.ended(state)) is not None:
+    if keeper is not None and (kept := keeper.finish(state)) is not None:
         yield Submit(kept)
     return state
 
@@ -81,19 +81,19 @@ def _begin(engine: Engine, reduction: Reduction, pages: EventPages) -> tuple[_Re
     if book is None:
         return None, state
     keeper = _ResultSaver(engine.store, book, reduction)
-    found = keeper.found(pages.to)
+    found = keeper.find_saved(pages.to)
     if found is not None:
         pages.after, packed = found
         state = objects.unpack(engine.store, packed)
     elif keeper.floor:
         what = "a replay needs all events" + (" after its last snapshot" if reduction.saved else "")
-        raise compaction.refused(book.agent, keeper.floor, what)
+        raise compaction.compacted_error(book.agent, keeper.floor, what)
     return keeper, state
 
 
-def _next_page(pages: EventPages, keeper: _ResultSaver | None) -> list[Event]:
+def _read_next_page(pages: EventPages, keeper: _ResultSaver | None) -> list[Event]:
     """Return the next page. Raises if events were compacted while it was read."""
-    events = pages.next_page()
+    events = pages.read_next_page()
     if keeper is not None:
         keeper.refuse_compacted()
     return events
@@ -106,7 +106,7 @@ class _ResultSaver:
         self._store = store
         self._book = book
         self._reduction = reduction
-        self._settled = settled_end(store)
+        self._settled = read_settled_end(store)
         self._passed = 0
         self._last = BEGINNING
         self.key = _key(reduction) if reduction.saved else b""
@@ -115,7 +115,7 @@ class _ResultSaver:
         """Whether a result is saved. `gc` uses it to keep the events that this replay has not passed yet."""
         self.floor = book.floor(reduction.wanted)
 
-    def found(self, to: EventPosition) -> tuple[EventPosition, bytes] | None:
+    def find_saved(self, to: EventPosition) -> tuple[EventPosition, bytes] | None:
         """Return a saved result that covers all compacted events, and its position."""
         if not self.key:
             return None
@@ -127,24 +127,24 @@ class _ResultSaver:
             at = first_number(self._store.read("has_event", (owner, *place)))
             if not self.floor or at > self.floor:
                 return EventPosition(*place), packed
-        carried = compaction.carried(self._store, owner, self.key) if self.floor else None
+        carried = compaction.read_carried(self._store, owner, self.key) if self.floor else None
         return carried if carried is not None and carried[0] <= to else None
 
     def refuse_compacted(self) -> None:
         """Raise if events were compacted during the replay: a partial result would be wrong."""
         if (floor := self._book.floor(self._reduction.wanted)) != self.floor:
-            raise compaction.refused(self._book.agent, floor, "it happened during this replay; replay again")
+            raise compaction.compacted_error(self._book.agent, floor, "it happened during this replay; replay again")
 
-    def passed(self, event: Event, state: Any) -> _SaveResult | None:
+    def count_event(self, event: Event, state: Any) -> _SaveResult | None:
         """Count an event. Returns a save when one is due."""
         self._passed += 1
-        self._last = read_token(event.position)
+        self._last = parse_token(event.position)
         if not self.key or self._passed < self._reduction.every or self._last > self._settled:
             return None
         self._passed = 0
         return self._keep(self._last, state)
 
-    def ended(self, state: Any) -> _SaveResult | None:
+    def finish(self, state: Any) -> _SaveResult | None:
         """Save a first result of a new replay, however few events there were."""
         if self._known:
             return None
@@ -172,9 +172,9 @@ class _SaveResult(UnitOfWork[None]):
 
 def forget(engine: Engine, snapshot: str) -> Protocol[None]:
     """Delete the saved results of a snapshot name, so that they hold back no events from compaction."""
-    prefix = _named(named(snapshot, "a snapshot"))
+    prefix = _make_key_prefix(check_storable_name(snapshot, "a snapshot"))
     if (yield Read(engine.is_known)):
-        asks: list[SetKey] = yield Read(compaction.forgetting, (engine, prefix.hex()))
+        asks: list[SetKey] = yield Read(compaction.delete_carried, (engine, prefix.hex()))
         if asks:
             yield from land(engine, Site.STATE, asks)
         yield Submit(_DeleteResults(engine.stream, prefix))
@@ -202,9 +202,9 @@ def _key(reduction: Reduction) -> bytes:
     asked = (reduction.snapshot, reduction.version, sorted(wanted.kinds), wanted.run, wanted.typed)
     for part in (codec.encode(asked), codec.encode(reduction.initial, "initial")):
         digest.update(len(part).to_bytes(8, "big") + part)
-    return _named(reduction.snapshot or "") + digest.digest()
+    return _make_key_prefix(reduction.snapshot or "") + digest.digest()
 
 
-def _named(snapshot: str) -> bytes:
+def _make_key_prefix(snapshot: str) -> bytes:
     """Return the prefix of the keys of a snapshot name."""
     return blake2b(snapshot.encode(), digest_size=8).digest()

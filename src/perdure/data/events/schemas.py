@@ -68,7 +68,7 @@ class EventSchema(msgspec.Struct, frozen=True):
         """Check a payload, an instance or a mapping, and return the fields to store."""
         if isinstance(payload, self.cls):
             fields = _fields_of(payload, self.shape)
-            self._made(fields)
+            self._build_object(fields)
             return fields
         given = {} if payload is None else payload
         if not isinstance(given, Mapping):
@@ -76,18 +76,18 @@ class EventSchema(msgspec.Struct, frozen=True):
         given = dict(given)
         keys = self.keys
         extra = {} if self.shape.accepts(self.cls) else {k: v for k, v in given.items() if k not in keys}
-        return _fields_of(self._made(given), self.shape) | extra
+        return _fields_of(self._build_object(given), self.shape) | extra
 
     def payload(self, fields: dict[str, Any], version: int) -> tuple[Any, dict[str, Any]]:
         """Return the typed payload, and the fields that this program does not know."""
         if version < self.version:
             fields = upgrade_fields(RegisteredClass(self.kind, self.version, self.cls, None), version, dict(fields))
         if self.shape.accepts(self.cls):
-            return self._made(fields), {}
+            return self._build_object(fields), {}
         keys = self.keys
         known = {name: value for name, value in fields.items() if name in keys}
         try:
-            return self._made(known), {name: value for name, value in fields.items() if name not in keys}
+            return self._build_object(known), {name: value for name, value in fields.items() if name not in keys}
         except EventInvalid as error:
             if version <= self.version:
                 error.hint = f"{error.hint}; or read the stored fields with typed=False"
@@ -97,15 +97,15 @@ class EventSchema(msgspec.Struct, frozen=True):
                 hint="upgrade this program, or read with typed=False",
             ) from error
 
-    def _made(self, fields: dict[str, Any]) -> Any:
+    def _build_object(self, fields: dict[str, Any]) -> Any:
         if isinstance(self.shape, PydanticModel):
-            return self._modelled(fields)
+            return self._build_model(fields)
         try:
-            return msgspec.convert(fields, self.cls, dec_hook=_as_it_is)
+            return msgspec.convert(fields, self.cls, dec_hook=_accept_stored_type)
         except msgspec.ValidationError as error:
             raise self._invalid(str(error), fields) from error
 
-    def _modelled(self, fields: dict[str, Any]) -> Any:
+    def _build_model(self, fields: dict[str, Any]) -> Any:
         from pydantic import ValidationError
 
         model: Any = self.cls
@@ -127,7 +127,7 @@ class EventSchema(msgspec.Struct, frozen=True):
         return EventInvalid(f"{self.kind}: {why}", hint=hint)
 
 
-def _as_it_is(kind: type, value: Any) -> Any:
+def _accept_stored_type(kind: type, value: Any) -> Any:
     """Accept types that msgspec does not know but our codec stores."""
     if isinstance(value, kind):
         return value
@@ -142,7 +142,7 @@ def _fields_of(value: Any, shape: Shape) -> dict[str, Any]:
         fields = shape.take(value)
     except Refusal as refusal:
         raise EventInvalid(f"{type_name(type(value))}: {refusal}") from refusal
-    plain = {name: _plain(field) for name, field in fields.items()}
+    plain = {name: _to_plain(field) for name, field in fields.items()}
     if not isinstance(shape, StructObject):
         return plain
     cls = type(value)
@@ -152,13 +152,13 @@ def _fields_of(value: Any, shape: Shape) -> dict[str, Any]:
     return tagged | {stored[name]: field for name, field in plain.items()}
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     """Convert a value so that it can be read without its classes, except those registered with `stored`."""
     cls = type(value)
     if cls is dict:
-        return {_plain(key): _plain(item) for key, item in value.items()}
+        return {_to_plain(key): _to_plain(item) for key, item in value.items()}
     if cls in (list, tuple, set, frozenset):
-        return cls(_plain(item) for item in value)
+        return cls(_to_plain(item) for item in value)
     if cls.__module__ == "builtins" or entry_of(cls) is not None:
         return value
     if isinstance(value, Enum):
@@ -185,18 +185,18 @@ class EventKinds:
         schema = _schema(kind or _WORD.sub("_", cls.__name__).upper(), cls, version)
         known = self._by_name.get(schema.kind)
         if known is not None and not known.ready:
-            _must_agree(known, schema)
+            _require_same_schema(known, schema)
         self._by_name[schema.kind] = self._by_class[cls] = schema
 
-    def given(self, one: Any) -> StoredEvent:
+    def convert_element(self, one: Any) -> StoredEvent:
         """Convert one element of `append_many`: an object, or a tuple of a kind and an optional payload."""
         if not isinstance(one, tuple):
-            return self.noted(one)
+            return self.convert_event(one)
         if not 1 <= len(one) <= 2:
             raise WrongType(f"an event must be an object or a (kind, payload) tuple, not {one!r}")
-        return self.noted(*one)
+        return self.convert_event(*one)
 
-    def noted(self, kind: Any, payload: Any = None) -> StoredEvent:
+    def convert_event(self, kind: Any, payload: Any = None) -> StoredEvent:
         """Convert an event given as a kind and a payload, or as an object alone."""
         if isinstance(kind, str):
             if not kind:
@@ -230,19 +230,19 @@ class EventKinds:
         )
 
 
-def _must_agree(known: EventSchema, new: EventSchema) -> None:
+def _require_same_schema(known: EventSchema, new: EventSchema) -> None:
     """Refuse a second schema for a kind and version, unless a reloaded module or notebook cell defines it again."""
     one, other = known.cls, new.cls
     if (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__) or known.version != new.version:
         return
-    if _annotated(known) != _annotated(new):
+    if _read_annotations(known) != _read_annotations(new):
         raise NotStorable(
             f"version {new.version} of the kind {new.kind!r} is already {type_name(one)}, not {type_name(other)}",
             hint="raise the version and add an upcaster from the previous one, or use another name",
         )
 
 
-def _annotated(schema: EventSchema) -> list[tuple[str, str]]:
+def _read_annotations(schema: EventSchema) -> list[tuple[str, str]]:
     """Return the fields with their annotated types."""
     kinds: dict[str, Any] = {}
     for base in reversed(schema.cls.__mro__):
@@ -270,7 +270,7 @@ def _schema(kind: Any, cls: Any, version: int, *, ready: bool = False) -> EventS
 def _try(kind: str, cls: type) -> None:
     """Reject unreadable annotations at registration, not at the first event."""
     try:
-        msgspec.convert({}, cls, dec_hook=_as_it_is)
+        msgspec.convert({}, cls, dec_hook=_accept_stored_type)
     except msgspec.ValidationError:
         pass  # required fields are missing, as expected
     except (NameError, TypeError) as error:

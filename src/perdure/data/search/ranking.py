@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from perdure.data.namespaces import KeyFilter, KeyValue, NamespaceTree, asks_below, read_keys
+from perdure.data.namespaces import KeyFilter, KeyValue, NamespaceTree, find_buffered_below, read_keys
 from perdure.data.search.vectors import EmbedderVectors, product
 from perdure.journal.agent_writes import SetKey, StateKey
 from perdure.journal.documents import STATE, IndexedDocument
@@ -54,14 +54,16 @@ def find(
         return []
     found = list[SearchHit]()
     for looked_at in (max(CANDIDATES, 4 * (skip + count)), _ALL):
-        ranked, all_of_them = _ranked(engine, tree, question, looked_at)
-        found = list(_fitting(engine, ranked, wanted, skip + count))
+        ranked, all_of_them = _rank_documents(engine, tree, question, looked_at)
+        found = list(_filter_current(engine, ranked, wanted, skip + count))
         if all_of_them or len(found) >= skip + count:
             break
     return found[skip : skip + count]
 
 
-def _fitting(engine: Engine, ranked: list[RankedDocument], wanted: KeyFilter | None, most: int) -> Iterator[SearchHit]:
+def _filter_current(
+    engine: Engine, ranked: list[RankedDocument], wanted: KeyFilter | None, most: int
+) -> Iterator[SearchHit]:
     """Yield hits that still exist in the same version: the index may lag behind."""
     step, place, given = max(16, 2 * most), 0, 0
     while place < len(ranked) and given < most:
@@ -76,15 +78,15 @@ def _fitting(engine: Engine, ranked: list[RankedDocument], wanted: KeyFilter | N
         step = min(4 * step, 1000)
 
 
-def _ranked(
+def _rank_documents(
     engine: Engine, tree: NamespaceTree, question: SearchQuery, count: int
 ) -> tuple[list[RankedDocument], bool]:
     """Return the ranking, best first, and whether it is complete."""
-    words, no_more_words = _by_words(engine, tree, question.text, count)
+    words, no_more_words = _score_words(engine, tree, question.text, count)
     best = max(words.values(), default=0.0) or 1.0
-    meaning, no_more = _by_meaning(engine, tree, question, count, words)
-    for place, asks in asks_below(engine, tree).items():
-        _as_it_waits(engine, place, asks[-1], question, words, meaning, best)
+    meaning, no_more = _score_meaning(engine, tree, question, count, words)
+    for place, asks in find_buffered_below(engine, tree).items():
+        _score_buffered(engine, place, asks[-1], question, words, meaning, best)
     if not question.vector:
         scores = {found: score / best for found, score in words.items()}
     elif not question.text:
@@ -98,7 +100,7 @@ def _ranked(
     return sorted(ranked, key=lambda found: (-found[0], *found[1:])), no_more_words and no_more
 
 
-def _by_words(engine: Engine, tree: NamespaceTree, text: str, count: int) -> tuple[DocumentScores, bool]:
+def _score_words(engine: Engine, tree: NamespaceTree, text: str, count: int) -> tuple[DocumentScores, bool]:
     words = " ".join(dict.fromkeys(words_in(text)))
     if not words:
         return {}, True
@@ -109,13 +111,13 @@ def _by_words(engine: Engine, tree: NamespaceTree, text: str, count: int) -> tup
     return found, len(rows) < count
 
 
-def _by_meaning(
+def _score_meaning(
     engine: Engine, tree: NamespaceTree, question: SearchQuery, count: int, also: DocumentScores
 ) -> tuple[DocumentScores, bool]:
     if not question.vector:
         return {}, True
     vectors = vectors_of(engine, STATE, question.embedder)
-    found = vectors.nearest(engine.store, question.vector, tree.holds, count, [document[:2] for document in also])
+    found = vectors.find_nearest(engine.store, question.vector, tree.holds, count, [document[:2] for document in also])
     return found, len(vectors) <= count
 
 
@@ -127,7 +129,7 @@ def vectors_of(engine: Engine, kind: str, embedder: str) -> EmbedderVectors:
     return known.get(which) or known.setdefault(which, EmbedderVectors(*which))
 
 
-def _as_it_waits(
+def _score_buffered(
     engine: Engine,
     place: StateKey,
     last: SetKey,

@@ -39,7 +39,7 @@ VectorScores = dict[tuple[str, str, int], float]
 """Namespace, key and version, with the similarity: 1 means equal, 0 unrelated."""
 
 
-def packed(numbers: Iterable[Any], dims: int) -> bytes:
+def pack_vector(numbers: Iterable[Any], dims: int) -> bytes:
     """Pack a vector, normalized to length 1, so that a dot product gives the similarity."""
     values = [float(number) for number in numbers]
     if len(values) != dims or not 0 < dims <= VECTOR_DIMENSIONS_MAX:
@@ -85,7 +85,7 @@ class VectorTable(Protocol):
     def nearest(self, vector: bytes, count: int) -> list[int]:
         """Return the rows with the largest products, best first."""
 
-    def best(self, products: Any, rows: list[int] | None, count: int) -> Iterable[int]:
+    def find_best(self, products: Any, rows: list[int] | None, count: int) -> Iterable[int]:
         """Return the rows with the largest products, among some or all, in any order."""
 
 
@@ -107,9 +107,9 @@ class PlainVectorTable:
 
     def nearest(self, vector: bytes, count: int) -> list[int]:
         products = self.products(vector)
-        return sorted(self.best(products, None, count), key=lambda row: -products[row])
+        return sorted(self.find_best(products, None, count), key=lambda row: -products[row])
 
-    def best(self, products: Any, rows: list[int] | None, count: int) -> Iterable[int]:
+    def find_best(self, products: Any, rows: list[int] | None, count: int) -> Iterable[int]:
         import heapq
 
         return heapq.nlargest(count, range(len(products)) if rows is None else rows, key=products.__getitem__)
@@ -155,7 +155,7 @@ class NumpyVectorTable:
         numpy, sketches = self._numpy, self._sketched()
         if sketches is None or count > SKETCHED_MAX:
             products = self.products(vector)
-            rows = numpy.asarray(list(self.best(products, None, count)), dtype=int)
+            rows = numpy.asarray(list(self.find_best(products, None, count)), dtype=int)
             products = products[rows]
         else:
             rows = sketches.similar(numpy.frombuffer(vector, dtype="<f4"), self._count)
@@ -163,7 +163,7 @@ class NumpyVectorTable:
         found: list[int] = rows[numpy.argsort(-products, kind="stable")[:count]].tolist()
         return found
 
-    def best(self, products: Any, rows: list[int] | None, count: int) -> Iterable[int]:
+    def find_best(self, products: Any, rows: list[int] | None, count: int) -> Iterable[int]:
         numpy = self._numpy
         chosen = None if rows is None else numpy.array(rows, dtype=int)
         looked_at = products if chosen is None else products[chosen]
@@ -246,7 +246,7 @@ class EmbedderVectors:
     def __init__(self, owner: int, kind: str, embedder: str) -> None:
         self._which = (owner, kind, embedder)
         self._since = 0
-        self._table = new_table()
+        self._table = make_table()
         self._rows: list[_VectorRow] = []
         self._places: dict[tuple[str, str, str], int] = {}
         self._of: dict[VectorKey, list[int]] = {}
@@ -256,7 +256,7 @@ class EmbedderVectors:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def nearest(
+    def find_nearest(
         self, store: Store, vector: bytes, within: Callable[[str], bool], count: int, also: Iterable[VectorKey] = ()
     ) -> VectorScores:
         """Return the nearest keys in some namespaces, and those in `also`.
@@ -269,7 +269,7 @@ class EmbedderVectors:
             inside = [space for space in self._in if within(space)]
             narrow = len(inside) < len(self._in)
             allowed = [row for space in inside for row in self._in[space]] if narrow else None
-            rows = set(self._table.best(products, allowed, count))
+            rows = set(self._table.find_best(products, allowed, count))
             rows.update(row for whose in also for row in self._of.get(whose, ()))
             found: VectorScores = {}
             for row in rows:
@@ -300,7 +300,7 @@ class EmbedderVectors:
         self._table.put(place, vector)
 
 
-def new_table() -> VectorTable:
+def make_table() -> VectorTable:
     """Return a table, with numpy if it is installed."""
     numpy: Any = None
     with suppress(ImportError):

@@ -22,13 +22,13 @@ def regions(one: Sequence[Hashable], other: Sequence[Hashable]) -> Iterator[Alig
     """
     a = b = 0
     for next_a, next_b in [*_anchors(one, other), (len(one), len(other))]:
-        region = _trimmed(one, other, (a, next_a, b, next_b))
+        region = _trim_region(one, other, (a, next_a, b, next_b))
         if region[0] < region[1] or region[2] < region[3]:
             yield region
         a, b = next_a + 1, next_b + 1
 
 
-def _trimmed(one: Sequence[Hashable], other: Sequence[Hashable], region: AlignedRegion) -> AlignedRegion:
+def _trim_region(one: Sequence[Hashable], other: Sequence[Hashable], region: AlignedRegion) -> AlignedRegion:
     """Trim equal elements at the beginning and the end of a region."""
     a, a_end, b, b_end = region
     while a < a_end and b < b_end and one[a] == other[b]:

@@ -23,9 +23,9 @@ from perdure.journal.trees.nodes import (
     TreePiece,
     head_of,
     items_of,
-    read_node,
+    parse_node,
 )
-from perdure.journal.trees.read import fetch, join, opened, too_many_levels
+from perdure.journal.trees.read import expand_links, fetch, join, too_many_levels_error
 from perdure.journal.trees.split import INLINE, TREE
 from perdure.store.base import Store
 from perdure.values import codec, limits
@@ -107,7 +107,7 @@ def _item(packed: bytes) -> _Item:
         return packed[1:]
     if packed[:1] != TREE:
         raise CorruptValue
-    return tuple(read_node(packed[1:]))
+    return tuple(parse_node(packed[1:]))
 
 
 class _TreeComparison:
@@ -152,9 +152,11 @@ class _TreeComparison:
                 opened = self._atoms(_pieces(gone), _pieces(come), share=0)
                 yield from self._sequences(steps, *opened, at_a, at_b)
             else:
-                yield from self._replaced(steps, gone, come, at_a, at_b)
+                yield from self._compare_replaced(steps, gone, come, at_a, at_b)
 
-    def _replaced(self, steps: ChangePath, a: list[_Atom], b: list[_Atom], at_a: int, at_b: int) -> Iterator[Change]:
+    def _compare_replaced(
+        self, steps: ChangePath, a: list[_Atom], b: list[_Atom], at_a: int, at_b: int
+    ) -> Iterator[Change]:
         both = min(len(a), len(b))
         for number in range(both):
             yield from self.items((*steps, at_b + number), a[number], b[number])
@@ -174,7 +176,7 @@ class _TreeComparison:
         yield from self._pairs(steps, one[a.kind == ExtensionTag.MAP :], other[b.kind == ExtensionTag.MAP :])
 
     def _pairs(self, steps: ChangePath, a: list[_Atom], b: list[_Atom]) -> Iterator[Change]:
-        old, new = _paired(a), _paired(b)
+        old, new = _pair_atoms(a), _pair_atoms(b)
         for key, item in old.items():
             if key not in new:
                 yield Change((*steps, self._value(key)), "removed", before=self._value(item))
@@ -233,20 +235,20 @@ class _TreeComparison:
             head = head_of(begun)
         if head.stride != 1:
             return _Container(item, _DICT if head.stride else _SINGLE, pieces)
-        return _Container(item, _MARKS.get(self._beginning(pieces), _LIST), pieces)
+        return _Container(item, _MARKS.get(self._read_beginning(pieces), _LIST), pieces)
 
-    def _beginning(self, pieces: list[TreePiece]) -> bytes:
+    def _read_beginning(self, pieces: list[TreePiece]) -> bytes:
         """Return the first bytes of pieces: a mark, if there is one."""
         for _ in range(LEVELS_MAX):
             body = pieces[0][1] if pieces else b""
             if isinstance(body, bytes):
                 return body[:_MARK_BYTES]
             content = fetch(self._store, [body])[body]
-            pieces = [(0, content)] if body.kind == PieceKind.LEAF else read_node(content)
-        raise too_many_levels()
+            pieces = [(0, content)] if body.kind == PieceKind.LEAF else parse_node(content)
+        raise too_many_levels_error()
 
     def _node(self, node: _PieceNode) -> list[TreePiece]:
-        return read_node(fetch(self._store, [node.link])[node.link])
+        return parse_node(fetch(self._store, [node.link])[node.link])
 
     def _value(self, item: _Item) -> Any:
         if isinstance(item, bytes):
@@ -260,13 +262,13 @@ class _TreeComparison:
         0, all pieces are opened.
         """
         for _ in range(LEVELS_MAX):
-            shared = _closed(a, share) & _closed(b, share) if share else frozenset()
-            wanted = (_closed(a, 1) | _closed(b, 1)) - shared
+            shared = _close_over(a, share) & _close_over(b, share) if share else frozenset()
+            wanted = (_close_over(a, 1) | _close_over(b, 1)) - shared
             if not wanted:
                 return _elements(a), _elements(b)
             contents = fetch(self._store, wanted)
-            a, b = opened(a, contents), opened(b, contents)
-        raise too_many_levels()
+            a, b = expand_links(a, contents), expand_links(b, contents)
+        raise too_many_levels_error()
 
 
 _Compare: TypeAlias = Callable[[_TreeComparison, ChangePath, _Container, _Container], Iterator[Change]]
@@ -282,7 +284,7 @@ _COMPARED: Final[dict[int, _Compare]] = {
 }
 
 
-def _closed(pieces: list[TreePiece], multiple: int) -> frozenset[PieceLink]:
+def _close_over(pieces: list[TreePiece], multiple: int) -> frozenset[PieceLink]:
     return frozenset(
         body
         for items, body in pieces
@@ -313,7 +315,7 @@ def _places(atoms: list[_Atom], first: int) -> list[int]:
     return list(accumulate((1 if isinstance(atom, bytes) else atom.items for atom in atoms), initial=first))
 
 
-def _paired(atoms: list[_Atom]) -> dict[_Atom, _Atom]:
+def _pair_atoms(atoms: list[_Atom]) -> dict[_Atom, _Atom]:
     if len(atoms) % 2:
         raise CorruptValue("a stored dict has a key without a value")
     return dict(zip(atoms[::2], atoms[1::2], strict=True))

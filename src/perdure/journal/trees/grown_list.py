@@ -28,8 +28,8 @@ from perdure.journal.trees.split import (
     ObjectTree,
     SplitPiece,
     TreeBuilder,
+    encode_node,
     tree_of,
-    written,
 )
 from perdure.store.base import Store
 from perdure.values import codec
@@ -77,7 +77,7 @@ def pack_again(
     store: Store, value: Any, path: str, known: Collection[bytes], memo: TreeMemo | None
 ) -> tuple[ObjectTree, TreeMemo]:
     """Pack the next version of a value, using the cache of the previous one. Returns the tree and a new cache."""
-    if objects.some_are_suspect():
+    if objects.has_suspects():
         memo = None  # it may refer to a suspect object: write everything again
     if (
         memo is not None
@@ -90,7 +90,7 @@ def pack_again(
         more = value[memo.count :]
         added = codec.encode(more, path)
         keys = fingerprints.fingerprint(value, memo.keys, memo.count) if fingerprints.is_exact(more) else ()
-        return _grown(store, added[head_of(added).size :], len(value), known, memo, keys)
+        return _grow_tree(store, added[head_of(added).size :], len(value), known, memo, keys)
     data = codec.encode(value, path)
     if memo is not None and memo.packed == INLINE + data:
         return ObjectTree(memo.packed, (), frozenset()), memo
@@ -98,29 +98,29 @@ def pack_again(
     if type(value) is not list or len(data) <= INLINE_BYTES_MAX or not fingerprints.is_exact(value):
         tree = tree_of(store, data, known)
         return tree, TreeMemo((data,), tree.packed, len(data))
-    return _grown(
+    return _grow_tree(
         store, data[head_of(data).size :], len(value), known, TreeMemo((), b"", 0), fingerprints.fingerprint(value)
     )
 
 
-def _grown(
+def _grow_tree(
     store: Store, added: bytes, count: int, known: Collection[bytes], memo: TreeMemo, keys: tuple[bytes, ...]
 ) -> tuple[ObjectTree, TreeMemo]:
     """Build the tree of a list to which elements were added."""
     split, rest = TreeBuilder(store, known), memo.tail + added
     sizes = [len(memoryview(item)) for item in items_of(rest, count - memo.settled)]
-    fixed = _settled_pieces(memo)
+    fixed = _count_settled_pieces(memo)
     near = split.elements(memoryview(memo.context + rest), sizes, 1, len(memo.context))
     pieces = memo.levels[0].pieces[:fixed] + near if memo.levels else near
-    large = _last_large(sizes)
+    large = _find_last_large(sizes)
     levels = [TreeLevel(pieces, [(0, _count_settled(pieces, sizes, large) if large else fixed)])]
     same = fixed
     while not _is_root(pieces):
         before = memo.levels[len(levels)] if len(levels) < len(memo.levels) else TreeLevel([], [])
-        level, same = _regrouped(split, pieces, same, before)
+        level, same = _regroup(split, pieces, same, before)
         levels.append(level)
         pieces = level.pieces
-    packed = TREE + written([(0, _list_head(count), 0), *pieces])
+    packed = TREE + encode_node([(0, _list_head(count), 0), *pieces])
     tree = ObjectTree(packed, tuple(split.objects.values()), frozenset(split.ids))
     at = sum(sizes[:large])
     context = (memo.context + rest[:at])[-WINDOW:]
@@ -133,11 +133,11 @@ def ids_of(memo: TreeMemo) -> frozenset[bytes]:
     return frozenset(bytes(body.data) for level in memo.levels for _, body, _ in level.pieces if type(body) is Ext)
 
 
-def _settled_pieces(memo: TreeMemo) -> int:
+def _count_settled_pieces(memo: TreeMemo) -> int:
     return memo.levels[0].sure[0][1] if memo.levels else 0
 
 
-def _last_large(sizes: Sequence[int]) -> int:
+def _find_last_large(sizes: Sequence[int]) -> int:
     """Return the number of elements up to the last large one. What follows may still be cut differently."""
     for number in range(len(sizes), 0, -1):
         if sizes[number - 1] >= ALONE_BYTES_MIN:
@@ -165,9 +165,9 @@ def _weight(piece: SplitPiece) -> int:
     return LINK_WEIGHT if type(body) is Ext else len(body) + 4
 
 
-def _regrouped(split: TreeBuilder, pieces: list[SplitPiece], same: int, before: TreeLevel) -> tuple[TreeLevel, int]:
+def _regroup(split: TreeBuilder, pieces: list[SplitPiece], same: int, before: TreeLevel) -> tuple[TreeLevel, int]:
     """Group pieces, of which the first `same` are unchanged. Returns the level and how many groups are unchanged."""
-    sure = _unmoved(pieces, same, before.sure)
+    sure = _find_fixed_cuts(pieces, same, before.sure)
     begin, kept = sure[-1] if sure else (0, 0)
     start = max(begin - 1, 0)  # include the piece before the cut, which shows that no other cut is near
     some = pieces[start:]
@@ -182,7 +182,7 @@ def _regrouped(split: TreeBuilder, pieces: list[SplitPiece], same: int, before: 
         group = pieces[at:end]
         if edges[cut] - edges[at - start] > GROUP_BYTES_MIN:
             items = sum(items for items, _, _ in group)
-            group = [(items, Ext(_GROUP, split.put(written(group))), marks[cut - 1])]
+            group = [(items, Ext(_GROUP, split.put(encode_node(group))), marks[cut - 1])]
         out += group
         at = end
         if cut in least:
@@ -190,7 +190,7 @@ def _regrouped(split: TreeBuilder, pieces: list[SplitPiece], same: int, before: 
     return TreeLevel(out, sure), kept
 
 
-def _unmoved(pieces: list[SplitPiece], same: int, sure: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def _find_fixed_cuts(pieces: list[SplitPiece], same: int, sure: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the cuts that no change after the first pieces can move: nothing new is within their reach."""
     weight, place = 0, same
     while weight < NODE_REACH:

@@ -61,7 +61,7 @@ _NODE: Final = Decoder(list[int | bytes | Ext])
 _ITEMS: Final = Decoder(list[Raw])
 
 
-def read_node(data: bytes) -> list[TreePiece]:
+def parse_node(data: bytes) -> list[TreePiece]:
     """Parse the pieces of a node."""
     try:
         flat = _NODE.decode(data)
@@ -70,10 +70,10 @@ def read_node(data: bytes) -> list[TreePiece]:
     counts, bodies = flat[::2], flat[1::2]
     if not flat or len(counts) != len(bodies):
         raise CorruptValue("a stored node has no pieces, or a piece without a count")
-    return [_checked(count, body) for count, body in zip(counts, bodies, strict=True)]
+    return [_check_piece(count, body) for count, body in zip(counts, bodies, strict=True)]
 
 
-def _checked(count: object, body: object) -> TreePiece:
+def _check_piece(count: object, body: object) -> TreePiece:
     if isinstance(count, int) and 0 <= count <= limits.ARTIFACT_BYTES_MAX:
         if isinstance(body, bytes) and body:
             return count, body

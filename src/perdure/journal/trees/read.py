@@ -18,7 +18,7 @@ from perdure.journal.trees.nodes import (
     PieceKind,
     PieceLink,
     TreePiece,
-    read_node,
+    parse_node,
 )
 from perdure.journal.trees.split import TREE
 from perdure.store.base import Script, Statement, Store, read_through
@@ -37,7 +37,7 @@ def unpack(store: Store, packed: bytes) -> Any:
 
 def content(store: Store, packed: bytes) -> bytes:
     """Return the bytes of a value that is stored as a tree."""
-    return join(store, read_node(packed[1:]))
+    return join(store, parse_node(packed[1:]))
 
 
 def references(store: Store, packed: bytes, seen: Container[bytes] = frozenset()) -> Iterator[bytes]:
@@ -57,7 +57,7 @@ def reachable(
     nodes: set[bytes] = set()
     for one in packed:
         if one[:1] == TREE:
-            _note(read_node(one[1:]), found, nodes, seen)
+            _note(parse_node(one[1:]), found, nodes, seen)
         elif identity := objects.reference(one):
             found.add(identity)
     opened = set() if opened is None else opened
@@ -67,7 +67,7 @@ def reachable(
             answers = yield [Statement("get_object", (identity,)) for identity in batch]
             for identity, rows in zip(batch, answers, strict=True):
                 node = objects.content(store, identity, rows, OBJECT_BYTES_MAX)
-                _note(read_node(node), found, nodes, seen)
+                _note(parse_node(node), found, nodes, seen)
         opened.update(wanted)
     return found
 
@@ -92,16 +92,16 @@ def join(store: Store, pieces: list[TreePiece]) -> bytes:
         wanted = {body for _, body in pieces if isinstance(body, PieceLink)}
         if not wanted:
             return b"".join(body for _, body in pieces if isinstance(body, bytes))
-        pieces = opened(pieces, fetch(store, wanted))
-    raise too_many_levels()
+        pieces = expand_links(pieces, fetch(store, wanted))
+    raise too_many_levels_error()
 
 
-def opened(pieces: list[TreePiece], contents: Mapping[PieceLink, bytes]) -> list[TreePiece]:
+def expand_links(pieces: list[TreePiece], contents: Mapping[PieceLink, bytes]) -> list[TreePiece]:
     """Replace links by the pieces that were fetched.
 
     The number of pieces is limited: a small node that is referenced repeatedly could stand for any length.
     """
-    nodes = {link: read_node(data) for link, data in contents.items() if link.kind != PieceKind.LEAF}
+    nodes = {link: parse_node(data) for link, data in contents.items() if link.kind != PieceKind.LEAF}
     out: list[TreePiece] = []
     for items, body in pieces:
         if isinstance(body, bytes) or body not in contents:
@@ -111,16 +111,16 @@ def opened(pieces: list[TreePiece], contents: Mapping[PieceLink, bytes]) -> list
         else:
             out += nodes[body]
         if len(out) > PIECES_MAX:
-            raise _too_large()
+            raise _too_large_error()
     if sum(len(body) for _, body in out if isinstance(body, bytes)) > limits.VALUE_BYTES_MAX:
-        raise _too_large()
+        raise _too_large_error()
     return out
 
 
-def _too_large() -> ValueTooLarge:
+def _too_large_error() -> ValueTooLarge:
     return ValueTooLarge(f"the stored value is larger than {limits.VALUE_BYTES_MAX} bytes")
 
 
-def too_many_levels() -> ValueTooLarge:
+def too_many_levels_error() -> ValueTooLarge:
     """Return the error for a forged tree with too many levels."""
     return ValueTooLarge(f"a stored tree has more than {LEVELS_MAX} levels")

@@ -81,7 +81,7 @@ def tree_of(store: Store, data: bytes, known: Collection[bytes], inline: int = I
     if len(data) <= inline:
         return ObjectTree(INLINE + data, (), frozenset())
     split = TreeBuilder(store, known)
-    packed = TREE + split.whole(data)
+    packed = TREE + split.build_single(data)
     return ObjectTree(packed, tuple(split.objects.values()), frozenset(split.ids))
 
 
@@ -98,20 +98,20 @@ class TreeBuilder:
 
     def __init__(self, store: Store, known: Collection[bytes]) -> None:
         self._fresh = objects.hasher(store).copy
-        self._known = objects.trusted(known)
+        self._known = objects.select_trusted(known)
         self.objects: dict[bytes, Statement] = {}
         self.ids: list[bytes] = []
 
-    def whole(self, data: bytes | memoryview) -> bytes:
+    def build_single(self, data: bytes | memoryview) -> bytes:
         """Return the node of one item, its head first."""
         head = head_of(data)
         begun: SplitPiece = (0, bytes(data[: head.size]), 0)
         view = memoryview(data)[head.size :]
         if head.stride == 0:
-            pieces = [self._some(0, view[start:end]) for start, end in text_cuts(view)]
+            pieces = [self._build_leaf(0, view[start:end]) for start, end in text_cuts(view)]
         else:
             pieces = self.elements(view, sizes_of(data, head), head.stride)
-        return written([begun, *self._reduced(pieces, head.stride)])
+        return encode_node([begun, *self._reduce_levels(pieces, head.stride)])
 
     def elements(self, view: memoryview, sizes: list[int], stride: int, before: int = 0) -> list[SplitPiece]:
         """Split elements (for a map, pairs): large ones alone, and leaves of the small ones between them.
@@ -147,7 +147,7 @@ class TreeBuilder:
             marks = [crc32(view[start : start + size]) for start, size in zip(edges, sizes[::2], strict=False)]
         begin = 0
         for cut in cuts(marks, edges, LEAF_REACH):
-            yield self._some((cut - begin) * stride, view[edges[begin] : edges[cut]], marks[cut - 1])
+            yield self._build_leaf((cut - begin) * stride, view[edges[begin] : edges[cut]], marks[cut - 1])
             begin = cut
 
     def _parts(self, element: memoryview, sizes: list[int]) -> Iterator[SplitPiece]:
@@ -158,19 +158,19 @@ class TreeBuilder:
             item = element[at : at + size]
             at += size
             if size <= SPLIT_BYTES_MIN:
-                yield self._some(1, item, mark)
+                yield self._build_leaf(1, item, mark)
             else:
-                identity = self.put(self.whole(item))
+                identity = self.put(self.build_single(item))
                 yield 1, Ext(_WHOLE, identity), crc32(identity) if mark is None else mark
 
-    def _some(self, items: int, data: memoryview, mark: int | None = None) -> SplitPiece:
+    def _build_leaf(self, items: int, data: memoryview, mark: int | None = None) -> SplitPiece:
         """Return a leaf, or the bytes themselves if a reference and a row would hardly be smaller."""
         if len(data) < INLINE_PIECE_MAX:
             return items, bytes(data), crc32(data) if mark is None else mark
         identity = self.put(data)
         return items, Ext(_LEAF, identity), crc32(identity) if mark is None else mark
 
-    def _reduced(self, pieces: list[SplitPiece], stride: int) -> list[SplitPiece]:
+    def _reduce_levels(self, pieces: list[SplitPiece], stride: int) -> list[SplitPiece]:
         """Add levels of groups until few pieces are left."""
         # This terminates: only the first and the last group may be too light to become a link. Together they are
         # lighter than the limit, and all between them are longer than the reach.
@@ -178,9 +178,9 @@ class TreeBuilder:
             weights = [LINK_WEIGHT if type(body) is Ext else len(body) + 4 for _, body, _ in pieces]
             if sum(weights) <= ROOT_BYTES_MAX:
                 return pieces
-            pieces = self._grouped(pieces, weights, stride)
+            pieces = self._group_pieces(pieces, weights, stride)
 
-    def _grouped(self, pieces: list[SplitPiece], weights: list[int], stride: int) -> list[SplitPiece]:
+    def _group_pieces(self, pieces: list[SplitPiece], weights: list[int], stride: int) -> list[SplitPiece]:
         edges = list(accumulate(weights, initial=0))
         ends = list(accumulate([items for items, _, _ in pieces], initial=0))
         bounds: Sequence[int] = range(len(edges))
@@ -195,7 +195,7 @@ class TreeBuilder:
             group = pieces[bounds[begin] : bounds[cut]]
             # A light group at the end changes with the next version anyway, so it is left to the level above.
             if edges[cut] - edges[begin] > GROUP_BYTES_MIN:
-                group = [(ends[cut] - ends[begin], Ext(_GROUP, self.put(written(group))), marks[cut - 1])]
+                group = [(ends[cut] - ends[begin], Ext(_GROUP, self.put(encode_node(group))), marks[cut - 1])]
             out += group
             begin = cut
         return out
@@ -216,6 +216,6 @@ class TreeBuilder:
 _LEAF, _GROUP, _WHOLE = map(int, (PieceKind.LEAF, PieceKind.GROUP, PieceKind.WHOLE))
 
 
-def written(pieces: list[SplitPiece]) -> bytes:
+def encode_node(pieces: list[SplitPiece]) -> bytes:
     """Encode a node."""
     return ENCODE([part for items, body, _ in pieces for part in (items, body)])

@@ -16,7 +16,7 @@ from msgspec.msgpack import Ext
 
 from perdure.errors import CorruptValue
 from perdure.journal import objects
-from perdure.journal.trees.nodes import ENCODE, OBJECT_BYTES_MAX, PieceKind, PieceLink, TreePiece, read_node
+from perdure.journal.trees.nodes import ENCODE, OBJECT_BYTES_MAX, PieceKind, PieceLink, TreePiece, parse_node
 from perdure.journal.trees.split import TREE
 from perdure.store.base import Store
 
@@ -62,7 +62,7 @@ class ChunkCutter:
         """Return the chunks that are certain so far."""
         data = self._rest + block if self._rest else block
         marks, begin = data.translate(_CLASSES), 0
-        while (end := _cut(data, marks, begin)) or len(data) - begin > CHUNK_MOST:
+        while (end := _find_chunk_end(data, marks, begin)) or len(data) - begin > CHUNK_MOST:
             end = end or begin + CHUNK_MOST
             yield data[begin:end]
             begin = end
@@ -75,7 +75,7 @@ class ChunkCutter:
             yield rest
 
 
-def _cut(data: bytes, marks: bytes, begin: int) -> int:
+def _find_chunk_end(data: bytes, marks: bytes, begin: int) -> int:
     """Return the end of the chunk that starts at `begin`; 0 if these bytes do not determine it."""
     at, view = begin + CHUNK_LEAST, memoryview(data)
     while (at := marks.find(_CANDIDATE, at, begin + CHUNK_MOST)) >= 0:
@@ -135,10 +135,10 @@ class StoredStream:
 
     def __init__(self, store: Store, packed: bytes, size: int) -> None:
         self._store = store
-        self._pieces = read_node(packed[1:]) if packed else []
+        self._pieces = parse_node(packed[1:]) if packed else []
         if packed and packed[:1] != TREE:
             raise CorruptValue("a stored stream is invalid")
-        _must_be(self._pieces, size)
+        _require_size(self._pieces, size)
         self.at = 0
         """The current position, for error messages."""
 
@@ -146,7 +146,7 @@ class StoredStream:
         """Yield each chunk with its position, beginning with the one that contains `start`."""
         leaves, ahead = self._leaves(self._pieces, 0, start, 0), 1
         while batch := list(islice(leaves, ahead)):
-            yield from self._fetched(batch)
+            yield from self._fetch(batch)
             ahead = min(2 * ahead, _AHEAD_MAX)
 
     def _leaves(self, pieces: Sequence[TreePiece], at: int, start: int, level: int) -> Iterator[tuple[int, TreePiece]]:
@@ -162,12 +162,12 @@ class StoredStream:
                     node = objects.fetch(self._store, body.identity)
                     if len(node) > OBJECT_BYTES_MAX:
                         raise CorruptValue("a stored node is larger than Perdure ever writes")
-                    inner = read_node(node)
-                    _must_be(inner, size)
+                    inner = parse_node(node)
+                    _require_size(inner, size)
                     yield from self._leaves(inner, at, start, level + 1)
             at = end
 
-    def _fetched(self, batch: Sequence[tuple[int, TreePiece]]) -> Iterator[tuple[int, bytes]]:
+    def _fetch(self, batch: Sequence[tuple[int, TreePiece]]) -> Iterator[tuple[int, bytes]]:
         wanted = {body.identity for _, (_, body) in batch if isinstance(body, PieceLink)}
         found = objects.rows_of(self._store, wanted)
         for at, (size, body) in batch:
@@ -179,6 +179,6 @@ class StoredStream:
             yield at, body
 
 
-def _must_be(pieces: Sequence[TreePiece], size: int) -> None:
+def _require_size(pieces: Sequence[TreePiece], size: int) -> None:
     if sum(length for length, _ in pieces) != size or not all(length for length, _ in pieces):
         raise CorruptValue("the pieces of a stored stream do not have the declared length")

@@ -8,7 +8,7 @@ from typing import Any
 from perdure.errors import ValueProblem
 from perdure.journal.trees.read import unpack
 from perdure.store.base import Store
-from perdure.values.codec.decoder import as_plain_dicts
+from perdure.values.codec.decoder import decode_as_dicts
 
 
 class Unreadable(str):
@@ -25,7 +25,7 @@ def tolerant(store: Store) -> Callable[[bytes], Any]:
 
     def read(packed: bytes) -> Any:
         try:
-            with as_plain_dicts():
+            with decode_as_dicts():
                 return unpack(store, packed)  # it also handles values that are not trees
         except ValueProblem as error:
             return Unreadable(f"<{error.message}>")

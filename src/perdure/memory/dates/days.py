@@ -82,8 +82,8 @@ def hits(text: str, today: date) -> list[DateMention]:
     for needs, pattern, reader in _RULES:
         if needs.isdisjoint(there):
             continue
-        for match in compiled(pattern).finditer(free):
-            span = _read(reader, match, today)
+        for match in compile_pattern(pattern).finditer(free):
+            span = _apply_reader(reader, match, today)
             if span is not None:
                 start, end = match.span("core")
                 found.append(DateMention(start, end, span))
@@ -94,12 +94,12 @@ def hits(text: str, today: date) -> list[DateMention]:
 
 
 @cache
-def compiled(pattern: str) -> re.Pattern[str]:
+def compile_pattern(pattern: str) -> re.Pattern[str]:
     """Compile a pattern on first use, so that importing this module is cheap."""
     return re.compile(pattern, re.IGNORECASE)
 
 
-def moved(span: DateSpan, year: int) -> DateSpan:
+def move_to_year(span: DateSpan, year: int) -> DateSpan:
     """Return the same days in another year. The end of February stays the end of February."""
     first = date(year, span.first.month, min(span.first.day, _days_in(year, span.first.month)))
     last, then = span.last, span.last.year + year - span.first.year
@@ -116,7 +116,7 @@ def months_from(first: date, count: int) -> date:
 
 def number_of(text: str) -> float:
     """Parse a number word or digits."""
-    return int(text) if text.isdigit() else _NUMBERS[_plain(text)]
+    return int(text) if text.isdigit() else _NUMBERS[_normalize(text)]
 
 
 def _day_of(text: str) -> int:
@@ -131,7 +131,7 @@ def _days_in(year: int, month: int) -> int:
 _DateReader = Callable[[re.Match[str], date], DateSpan | None]
 
 
-def _read(reader: _DateReader, match: re.Match[str], today: date) -> DateSpan | None:
+def _apply_reader(reader: _DateReader, match: re.Match[str], today: date) -> DateSpan | None:
     try:
         return reader(match, today)
     except (ValueError, OverflowError):
@@ -159,7 +159,7 @@ def _figures(match: re.Match[str], today: date) -> DateSpan:
     return _span(match, date(year if year > 99 else 2000 + year, month, day), fixed=True)
 
 
-def _named(match: re.Match[str], today: date) -> DateSpan:
+def _parse_named_date(match: re.Match[str], today: date) -> DateSpan:
     """Parse 8 May 2023, May 8, May 8 to 12, the tenth of May, May 2023, 2023-05, May."""
     parts, named = match.groupdict(), match["month"]
     month, day, year = MONTHS.get(named.casefold()) or int(named), parts.get("day"), parts.get("year")
@@ -182,7 +182,7 @@ def _years_ago(match: re.Match[str], today: date) -> DateSpan:
     return _span(match, first, fixed=True) if day else _months(match, first, fixed=True)
 
 
-def _of_months(match: re.Match[str], today: date) -> DateSpan:
+def _parse_month_range(match: re.Match[str], today: date) -> DateSpan:
     """Parse "June to August", "from November to February 2024". The year is that of the end."""
     first, last, year = MONTHS[match["month"].casefold()], MONTHS[match["until"].casefold()], match["year"]
     count = (last - first) % 12 + 1
@@ -190,22 +190,22 @@ def _of_months(match: re.Match[str], today: date) -> DateSpan:
     return _months(match, date(known, first, 1), count, yearly=not year, fixed=True)
 
 
-def _whole_year(match: re.Match[str], today: date) -> DateSpan:
+def _parse_year(match: re.Match[str], today: date) -> DateSpan:
     return _months(match, date(int(match["year"]), 1, 1), 12, fixed=True)
 
 
-def _near_day(match: re.Match[str], today: date) -> DateSpan:
-    return _span(match, today + timedelta(_NEAR.get(_plain(match["core"]), 0)))
+def _parse_near_day(match: re.Match[str], today: date) -> DateSpan:
+    return _span(match, today + timedelta(_NEAR.get(_normalize(match["core"]), 0)))
 
 
-def _plain(text: str) -> str:
+def _normalize(text: str) -> str:
     return " ".join(text.casefold().replace("’", "'").split())
 
 
 def _feast(match: re.Match[str], today: date) -> DateSpan:
     """Parse "last Christmas", "New Year's Eve 2023"."""
-    parts, (month, day) = match.groupdict(), _FEASTS[_plain(match["feast"])]
-    which, named = _which_one(match), parts.get("year")
+    parts, (month, day) = match.groupdict(), _FEASTS[_normalize(match["feast"])]
+    which, named = _read_relative_word(match), parts.get("year")
     year = int(named) if named else today.year
     if not named and which not in {"this", "next"} and date(year, month, day) >= today:
         year -= 1
@@ -214,7 +214,7 @@ def _feast(match: re.Match[str], today: date) -> DateSpan:
     return _span(match, date(year, month, day), yearly=not named and not which, fixed=True)
 
 
-def _ago(match: re.Match[str], today: date) -> DateSpan:
+def _parse_ago(match: re.Match[str], today: date) -> DateSpan:
     """Parse "two weeks ago", "in three days", "half a year ago"."""
     number, unit = number_of(match["number"]), match["unit"].casefold()
     sign = -1 if match["ago"] else 1
@@ -235,27 +235,27 @@ def _weekday_of(match: re.Match[str], today: date) -> DateSpan:
     wanted = WEEKDAYS[match["weekday"].casefold()]
     if (match.groupdict().get("which") or "").casefold() == "next":
         return _span(match, today + timedelta((wanted - today.weekday() - 1) % 7 + 1))
-    return _span(match, _that(wanted, match, today))
+    return _span(match, _find_weekday(wanted, match, today))
 
 
-def _that(weekday: int, match: re.Match[str], today: date) -> date:
+def _find_weekday(weekday: int, match: re.Match[str], today: date) -> date:
     """Return the weekday of the named week, or the latest one before today."""
     week = match.groupdict().get("week") or match.groupdict().get("other")
     if week:
-        return today + timedelta(weekday - today.weekday() + 7 * _STEPS[_plain(week)])
+        return today + timedelta(weekday - today.weekday() + 7 * _STEPS[_normalize(week)])
     return today - timedelta((today.weekday() - weekday - 1) % 7 + 1)
 
 
-def _of_weekdays(match: re.Match[str], today: date) -> DateSpan:
+def _parse_weekday_range(match: re.Match[str], today: date) -> DateSpan:
     """Parse "from Monday to Wednesday", "of last week": the latest ones that are over."""
     first, last = WEEKDAYS[match["weekday"].casefold()], WEEKDAYS[match["until"].casefold()]
-    end = _that(last, match, today)
+    end = _find_weekday(last, match, today)
     return _span(match, end - timedelta((last - first) % 7), end)
 
 
 def _unit_of(match: re.Match[str], today: date) -> DateSpan:
     """Parse "last week", "this month", "the year after next": by the calendar, weeks from Monday."""
-    step, unit = _STEPS[_plain(match["which"])], match["unit"].casefold()
+    step, unit = _STEPS[_normalize(match["which"])], match["unit"].casefold()
     if unit in {"week", "weekend"}:
         first = today - timedelta(today.weekday()) + timedelta(7 * step)
         return _span(match, first + timedelta(5 if unit == "weekend" else 0), first + timedelta(6))
@@ -274,7 +274,7 @@ def _weekend(match: re.Match[str], today: date) -> DateSpan:
 def _season_of(match: re.Match[str], today: date) -> DateSpan:
     """Parse "last summer", "in winter 2023", "in Q3": three months, in northern seasons."""
     parts = match.groupdict()
-    which, named = _which_one(match), parts.get("year")
+    which, named = _read_relative_word(match), parts.get("year")
     first = date(int(named) if named else today.year, _SEASONS[match["season"].casefold()], 1)
     if not named and which in {"last", ""} and first > today:
         first = months_from(first, -12)
@@ -287,7 +287,7 @@ def _season_of(match: re.Match[str], today: date) -> DateSpan:
 
 def _month_of(match: re.Match[str], today: date) -> DateSpan:
     """Parse "last May", "this past May", "this May", "next June"."""
-    month, step = MONTHS[match["month"].casefold()], _which_one(match)
+    month, step = MONTHS[match["month"].casefold()], _read_relative_word(match)
     year = today.year
     if step == "last" and month >= today.month:
         year -= 1
@@ -296,23 +296,23 @@ def _month_of(match: re.Match[str], today: date) -> DateSpan:
     return _months(match, date(year, month, 1))
 
 
-def _which_one(match: re.Match[str]) -> str:
+def _read_relative_word(match: re.Match[str]) -> str:
     """Return "last", "this", "next" or an empty text. "this past" means "last"."""
-    which = _plain(match.groupdict().get("which") or "")
+    which = _normalize(match.groupdict().get("which") or "")
     return "last" if which.endswith("past") else which
 
 
-def _any(words: Iterable[str]) -> str:
+def _match_any(words: Iterable[str]) -> str:
     return "|".join(sorted(words, key=len, reverse=True))
 
 
 def _rule(needs: Iterable[str], core: str, lead: str = "", *, then: str = "") -> tuple[frozenset[str], str]:
     """Build a rule: `core` is the part that is read; it must follow `lead`, or it means something else."""
     head = rf"(?<![\w-])(?:{lead}) (?:the )?" if lead else r"(?<![\w-])"
-    return frozenset(needs), _spaced(rf"{head}(?P<core>{core})(?!\w){then}")
+    return frozenset(needs), _allow_spaces(rf"{head}(?P<core>{core})(?!\w){then}")
 
 
-def _spaced(pattern: str) -> str:
+def _allow_spaces(pattern: str) -> str:
     return pattern.replace(" ", r"\s+").replace("'", "['’]")
 
 
@@ -322,16 +322,16 @@ _WORD = re.compile(r"\d|[a-z]+[1-4]?")
 _FIGURES = "0123456789"
 _FEAST = ("christmas", "year", "halloween", "valentine")
 _HOURS = ("yesterday", "today", "tonight", "tomorrow", "night", "morning", "afternoon", "evening")
-_month, _weekday, _season, _feasts = _any(MONTHS), _any(WEEKDAYS), _any(_SEASONS), _any(_FEASTS)
-_clear, _ordinal = _any(MONTHS.keys() - {"may", "mar", "march"}), _any(_ORDINALS)
+_month, _weekday, _season, _feasts = _match_any(MONTHS), _match_any(WEEKDAYS), _match_any(_SEASONS), _match_any(_FEASTS)
+_clear, _ordinal = _match_any(MONTHS.keys() - {"may", "mar", "march"}), _match_any(_ORDINALS)
 _day = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
 _to_day = r"(?P<until>\d{1,2})(?:st|nd|rd|th)?"
 _year = r"(?P<year>(?:19|20)\d\d)"
 _to = r"(?:\s*[-–—]\s*| (?:to|through|until|till) (?:the )?)"
 _and = r" and (?:the )?"
 _tenth = rf"(?P<day>{_ordinal})(?:(?:{_to}|{_and})(?P<until>{_ordinal}))?"
-NUMBER = rf"(\d{{1,3}}|{_any(_NUMBERS)})"
-_number = rf"(?P<number>(?<!\d[.,])\d{{1,3}}|{_any(_NUMBERS)})(?: of)?"
+NUMBER = rf"(\d{{1,3}}|{_match_any(_NUMBERS)})"
+_number = rf"(?P<number>(?<!\d[.,])\d{{1,3}}|{_match_any(_NUMBERS)})(?: of)?"
 _units = [*UNITS, *(f"{unit}s" for unit in UNITS)]
 _WEEKS = ("weekend", *UNITS)
 _unit = r"(?P<unit>day|week|fortnight|month|year)s?"
@@ -339,7 +339,7 @@ _week = r"(?:the )?(?:(?P<week>last|previous|this|next) week|week (?P<other>befo
 _of_week = rf"(?: of| in)? {_week}"
 _past = "(?:this )?past"
 _which = rf"(?P<which>last|{_past}|this|next)"
-_nearby = rf"{_any(_NEAR)}|today|tonight|this (?:morning|afternoon|evening)"
+_nearby = rf"{_match_any(_NEAR)}|today|tonight|this (?:morning|afternoon|evening)"
 
 _bound = r"since|until|till|before|after|by|from|between|up to|prior to"
 _in = rf"in|during|of|around|throughout|{_bound}"
@@ -361,30 +361,36 @@ _RULES: tuple[tuple[frozenset[str], str, _DateReader], ...] = (
     ),
     (*_rule(_FIGURES, rf"{_bare}(?P<one>\d\d?)(?P<sep>[-/.])(?P<other>\d\d?)(?P=sep){_year}{_no_more}"), _figures),
     (*_rule(_FIGURES, rf"{_bare}(?P<one>\d\d?)(?P<sep>/)(?P<other>\d\d?)/(?P<year>\d\d){_no_more}"), _figures),
-    (*_rule(_FIGURES, rf"{_bare}{_year}[-/.](?P<month>0[1-9]|1[0-2]){_no_more}"), _named),
-    (*_rule(_FIGURES, rf"{_bare}(?P<month>0?[1-9]|1[0-2])[-/.]{_year}{_no_more}"), _named),
+    (*_rule(_FIGURES, rf"{_bare}{_year}[-/.](?P<month>0[1-9]|1[0-2]){_no_more}"), _parse_named_date),
+    (*_rule(_FIGURES, rf"{_bare}(?P<month>0?[1-9]|1[0-2])[-/.]{_year}{_no_more}"), _parse_named_date),
     (
         *_rule(
             _FIGURES, rf"{_bare}(?P<month>0?[1-9]|1[0-2])/{_day}{_no_more}", "on|since|until|till", then=r"(?! of\b)"
         ),
-        _named,
+        _parse_named_date,
     ),
     (*_rule(MONTHS, rf"(?P<month>{_month})\.?(?: {_day})?,? (?:of )?{_number} years? ago"), _years_ago),
     (*_rule(MONTHS, rf"{_number} years? ago,? (?:in|on) (?P<month>{_month})(?: {_day})?"), _years_ago),
-    (*_rule(MONTHS, rf"{_tenth} of (?P<month>{_month})(?:\.?,?\s*{_year})?", rf"the|on|{_bound}"), _named),
-    (*_rule(MONTHS, rf"(?P<month>{_month}) (?:the )?(?P<day>{_ordinal})(?:,?\s*{_year})?", rf"on|{_bound}"), _named),
-    (*_rule(MONTHS, rf"{_day}{_to}{_to_day} (?:of )?(?P<month>{_month})(?:\.?,?\s*{_year})?"), _named),
-    (*_rule(MONTHS, rf"{_day}{_and}{_to_day} (?:of )?(?P<month>{_month})(?:\.?,?\s*{_year})?", "between"), _named),
-    (*_rule(MONTHS, rf"(?P<month>{_month})\.? {_day}{_to}{_to_day}(?:,?\s*{_year})?"), _named),
-    (*_rule(MONTHS, rf"(?P<month>{_month})\.? {_day}{_and}{_to_day}(?:,?\s*{_year})?", "between"), _named),
-    (*_rule(MONTHS, rf"{_day} (?:of )?(?P<month>{_month})\.?,?\s*{_year}"), _named),
-    (*_rule(MONTHS, rf"(?P<month>{_month})\.? {_day},?\s*{_year}"), _named),
-    (*_rule(MONTHS, rf"{_day} (?:of )?(?P<month>{_month})"), _named),
-    (*_rule(MONTHS, rf"(?P<month>{_month})\.? {_day}"), _named),
-    (*_rule(MONTHS, rf"(?P<month>{_month}){_to}(?P<until>{_month})(?:,?\s*{_year})?", "from"), _of_months),
-    (*_rule(MONTHS, rf"(?P<month>{_month}){_and}(?P<until>{_month})(?:,?\s*{_year})?", "between"), _of_months),
-    (*_rule(MONTHS, rf"(?P<month>{_clear}){_to}(?P<until>{_clear})(?:,?\s*{_year})?"), _of_months),
-    (*_rule(MONTHS, rf"(?P<month>{_month})\.?,?\s*(?:of )?{_year}"), _named),
+    (*_rule(MONTHS, rf"{_tenth} of (?P<month>{_month})(?:\.?,?\s*{_year})?", rf"the|on|{_bound}"), _parse_named_date),
+    (
+        *_rule(MONTHS, rf"(?P<month>{_month}) (?:the )?(?P<day>{_ordinal})(?:,?\s*{_year})?", rf"on|{_bound}"),
+        _parse_named_date,
+    ),
+    (*_rule(MONTHS, rf"{_day}{_to}{_to_day} (?:of )?(?P<month>{_month})(?:\.?,?\s*{_year})?"), _parse_named_date),
+    (
+        *_rule(MONTHS, rf"{_day}{_and}{_to_day} (?:of )?(?P<month>{_month})(?:\.?,?\s*{_year})?", "between"),
+        _parse_named_date,
+    ),
+    (*_rule(MONTHS, rf"(?P<month>{_month})\.? {_day}{_to}{_to_day}(?:,?\s*{_year})?"), _parse_named_date),
+    (*_rule(MONTHS, rf"(?P<month>{_month})\.? {_day}{_and}{_to_day}(?:,?\s*{_year})?", "between"), _parse_named_date),
+    (*_rule(MONTHS, rf"{_day} (?:of )?(?P<month>{_month})\.?,?\s*{_year}"), _parse_named_date),
+    (*_rule(MONTHS, rf"(?P<month>{_month})\.? {_day},?\s*{_year}"), _parse_named_date),
+    (*_rule(MONTHS, rf"{_day} (?:of )?(?P<month>{_month})"), _parse_named_date),
+    (*_rule(MONTHS, rf"(?P<month>{_month})\.? {_day}"), _parse_named_date),
+    (*_rule(MONTHS, rf"(?P<month>{_month}){_to}(?P<until>{_month})(?:,?\s*{_year})?", "from"), _parse_month_range),
+    (*_rule(MONTHS, rf"(?P<month>{_month}){_and}(?P<until>{_month})(?:,?\s*{_year})?", "between"), _parse_month_range),
+    (*_rule(MONTHS, rf"(?P<month>{_clear}){_to}(?P<until>{_clear})(?:,?\s*{_year})?"), _parse_month_range),
+    (*_rule(MONTHS, rf"(?P<month>{_month})\.?,?\s*(?:of )?{_year}"), _parse_named_date),
     (*_rule(MONTHS, rf"(?P<which>last|next) (?P<month>{_month})"), _month_of),
     (*_rule(MONTHS, rf"(?P<which>{_past}|this) (?P<month>{_clear}|(?-i:May|March))", then=_no_verb), _month_of),
     (*_rule(_SEASONS, rf"(?P<season>{_season}) (?:of )?{_year}"), _season_of),
@@ -393,14 +399,20 @@ _RULES: tuple[tuple[frozenset[str], str, _DateReader], ...] = (
     (*_rule(_FEAST, rf"(?P<feast>{_feasts})(?:'s)? {_year}"), _feast),
     (*_rule(_FEAST, rf"{_which} (?P<feast>{_feasts})(?:'s)?", then=_no_feast), _feast),
     (*_rule(_FEAST, rf"(?P<feast>{_feasts})(?:'s)?", rf"{_bound}|at|on|around|over", then=_no_feast), _feast),
-    (*_rule(_HOURS, _nearby), _near_day),
-    (*_rule(_units, rf"{_number} {_unit} (?P<ago>ago|back|earlier)"), _ago),
-    (*_rule(_units, rf"(?P<ago>(?!))?in {_number} {_unit}"), _ago),
+    (*_rule(_HOURS, _nearby), _parse_near_day),
+    (*_rule(_units, rf"{_number} {_unit} (?P<ago>ago|back|earlier)"), _parse_ago),
+    (*_rule(_units, rf"(?P<ago>(?!))?in {_number} {_unit}"), _parse_ago),
     (*_rule(_units, rf"(?:last|past) {_number} {_unit}"), _lately),
     (*_rule(_units, rf"(?:last|past) {_unit}", "within"), _lately),
     (*_rule({"fortnight"}, r"(?:last|past) (?P<unit>fortnight)"), _lately),
-    (*_rule(WEEKDAYS, rf"(?P<weekday>{_weekday}){_to}(?P<until>{_weekday})(?:{_of_week})?", "from"), _of_weekdays),
-    (*_rule(WEEKDAYS, rf"(?P<weekday>{_weekday}){_and}(?P<until>{_weekday})(?:{_of_week})?", "between"), _of_weekdays),
+    (
+        *_rule(WEEKDAYS, rf"(?P<weekday>{_weekday}){_to}(?P<until>{_weekday})(?:{_of_week})?", "from"),
+        _parse_weekday_range,
+    ),
+    (
+        *_rule(WEEKDAYS, rf"(?P<weekday>{_weekday}){_and}(?P<until>{_weekday})(?:{_of_week})?", "between"),
+        _parse_weekday_range,
+    ),
     (*_rule(WEEKDAYS, rf"(?P<weekday>{_weekday}){_of_week}"), _weekday_of),
     (*_rule(WEEKDAYS, rf"{_week}(?:,? on)? (?P<weekday>{_weekday})"), _weekday_of),
     (*_rule(WEEKDAYS, rf"(?P<which>last|past|this|next|previous) (?P<weekday>{_weekday})"), _weekday_of),
@@ -417,10 +429,10 @@ _RULES: tuple[tuple[frozenset[str], str, _DateReader], ...] = (
     (*_rule(UNITS, r"(?P<which>the) (?P<unit>week|month|year)", "beginning of|start of|middle of|end of"), _unit_of),
     (*_rule({"weekend"}, "the weekend", "over|on|at|during"), _weekend),
     (*_rule({"weekend", "weekends"}, rf"{_number} weekends? ago"), _weekend),
-    (*_rule(MONTHS, rf"(?P<month>{_month})", _in), _named),
-    (*_rule(MONTHS, rf"(?P<month>{_not_a_verb})", _part), _named),
-    (*_rule(MONTHS, rf"(?P<month>{_clear})"), _named),
-    (*_rule(_FIGURES, _year), _whole_year),
+    (*_rule(MONTHS, rf"(?P<month>{_month})", _in), _parse_named_date),
+    (*_rule(MONTHS, rf"(?P<month>{_not_a_verb})", _part), _parse_named_date),
+    (*_rule(MONTHS, rf"(?P<month>{_clear})"), _parse_named_date),
+    (*_rule(_FIGURES, _year), _parse_year),
 )
 """From the most to the least specific."""
 

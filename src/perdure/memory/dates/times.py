@@ -28,10 +28,10 @@ from perdure.memory.dates.days import (
     WEEKDAYS,
     DateMention,
     DateSpan,
-    compiled,
+    compile_pattern,
     hits,
     months_from,
-    moved,
+    move_to_year,
     number_of,
 )
 
@@ -53,43 +53,43 @@ _REACH = 40
 """How many characters before a time are examined."""
 
 
-def _before_it(pattern: str) -> str:
+def _precede_pattern(pattern: str) -> str:
     """Return a pattern for the words just before a time."""
     return rf"(?<![\w-])(?:{pattern})(?: the)?\s*$".replace(" ", r"\s+")
 
 
-_FROM, _BETWEEN = _before_it("from|between"), _before_it("between")
+_FROM, _BETWEEN = _precede_pattern("from|between"), _precede_pattern("between")
 _TO = r"\s*(?:[-–—]|\b(?:to|through|until|till)\b)\s*(?:the\s+)?"
 _AND = r"\s+and\s+(?:the\s+)?"
 _OF = r"\s+(?:of\s+)?"
 _TILL = "before|prior to|until|till|up to|by"
-_BOUND = _before_it(f"{_TILL}|since|after")
+_BOUND = _precede_pattern(f"{_TILL}|since|after")
 _AND_BOUND = rf"\s*,?\s*(?:(?:and|but)\s+)?(?:{_TILL}|since|after)(?:\s+the)?\s+".replace(" ", r"\s+")
 _AND_IN = r"\s+(?:and|or)\s+(?:(?:in|on)\s+)?(?:the\s+)?"
 _AGO = ("ago", "back", "earlier")
 _ON = r"\s+on(?:wards?)?(?=\s*(?:[.,;:!?)]|$))"
-_PLAIN = _before_it("in|on|at|during|of|by|around|from|over|throughout|that|within")
+_PLAIN = _precede_pattern("in|on|at|during|of|by|around|from|over|throughout|that|within")
 _HYPHEN = r"(?:(?<=\bmid)|(?<=\bearly)|(?<=\blate))-(?=\w)"
 _DASH = r"(?<=\d)-(?=[a-z]{3})"
 
 
 def spans(text: str, today: date) -> list[DateSpan]:
     """Return the times that a question asks for, in order, as read on the day `today`."""
-    return asked(text, today)[0]
+    return parse_question_times(text, today)[0]
 
 
-def asked(text: str, today: date) -> tuple[list[DateSpan], str]:
+def parse_question_times(text: str, today: date) -> tuple[list[DateSpan], str]:
     """Return the times that a question asks for, and the text without their words."""
-    found = _of_one_time(_built(text, today), text)
-    found, rest = [_with_preposition(_open(hit, text, today), text) for hit in found], text
+    found = _share_year_between(_find_spans(text, today), text)
+    found, rest = [_extend_by_preposition(_open_span(hit, text, today), text) for hit in found], text
     for hit in found:
         rest = rest[: hit.start] + " " * (hit.end - hit.start) + rest[hit.end :]
-    return [_with_words(hit, text) for hit in _met(found)], rest
+    return [_attach_words(hit, text) for hit in _intersect_all(found)], rest
 
 
-def mentioned_times(text: str, today: date) -> list[DateSpan]:
+def find_mentioned_times(text: str, today: date) -> list[DateSpan]:
     """Return the times that a text mentions. "Before October" mentions October, not everything before it."""
-    return [_with_words(_with_preposition(hit, text), text) for hit in _built(text, today)]
+    return [_attach_words(_extend_by_preposition(hit, text), text) for hit in _find_spans(text, today)]
 
 
 def closeness(asked: Iterable[DateSpan], day: date, told: Iterable[DateSpan] = (), *, late: float = 10.0) -> float:
@@ -103,12 +103,12 @@ def closeness(asked: Iterable[DateSpan], day: date, told: Iterable[DateSpan] = (
     told = [span for span in told if (span.last - span.first).days <= 62]
     best = 0.0
     for span in asked:
-        best = max(best, _near(span, day, late), *(_overlap(span, other) for other in told), 0.0)
+        best = max(best, _score_nearness(span, day, late), *(_overlap(span, other) for other in told), 0.0)
     return best
 
 
-def _near(span: DateSpan, day: date, late: float) -> float:
-    moved = _in_year(span, day.year)
+def _score_nearness(span: DateSpan, day: date, late: float) -> float:
+    moved = _place_in_year(span, day.year)
     if moved.first <= day <= moved.last:
         return 1.0
     if day > moved.last:
@@ -117,33 +117,35 @@ def _near(span: DateSpan, day: date, late: float) -> float:
 
 
 def _overlap(span: DateSpan, told: DateSpan) -> float:
-    moved = _in_year(span, told.first.year)
+    moved = _place_in_year(span, told.first.year)
     shared = (min(moved.last, told.last) - max(moved.first, told.first)).days + 1
     return max(shared, 0) / ((told.last - told.first).days + 1)
 
 
-def _in_year(span: DateSpan, year: int) -> DateSpan:
-    return moved(span, year) if span.yearly and span.first.year != year else span
+def _place_in_year(span: DateSpan, year: int) -> DateSpan:
+    return move_to_year(span, year) if span.yearly and span.first.year != year else span
 
 
-def _built(text: str, today: date) -> list[DateMention]:
+def _find_spans(text: str, today: date) -> list[DateMention]:
     """Return the closed spans. `Mid-June` is read as two words, and `1-June` as two times."""
-    plain = compiled(_DASH).sub("–", compiled(_HYPHEN).sub(" ", text)) if "-" in text else text
-    found = _dated(hits(plain, today), plain)
-    return _joined([_part(hit, plain, today) for hit in found], plain) if found else []
+    plain = compile_pattern(_DASH).sub("–", compile_pattern(_HYPHEN).sub(" ", text)) if "-" in text else text
+    found = _attach_years(hits(plain, today), plain)
+    return _join_ranges([_part(hit, plain, today) for hit in found], plain) if found else []
 
 
-def _with_words(hit: DateMention, text: str) -> DateSpan:
+def _attach_words(hit: DateMention, text: str) -> DateSpan:
     """Attach the words that a span was read from."""
     return msgspec.structs.replace(hit.span, text=text[hit.start : hit.end].strip())
 
 
-def _with_preposition(hit: DateMention, text: str) -> DateMention:
+def _extend_by_preposition(hit: DateMention, text: str) -> DateMention:
     """Extend a span by the preposition that leads to it."""
-    return DateMention(_start(hit, compiled(_PLAIN).search(_before(hit, text)), text), hit.end, hit.span)
+    return DateMention(
+        _start(hit, compile_pattern(_PLAIN).search(_read_words_before(hit, text)), text), hit.end, hit.span
+    )
 
 
-def _before(hit: DateMention, text: str) -> str:
+def _read_words_before(hit: DateMention, text: str) -> str:
     return text[max(hit.start - _REACH, 0) : hit.start]
 
 
@@ -154,11 +156,11 @@ def _start(hit: DateMention, match: re.Match[str] | None, text: str) -> int:
 _SpanMaker = Callable[[re.Match[str], DateSpan, date], DateSpan | None]
 
 
-def _made(makers: Iterable[tuple[str, _SpanMaker]], hit: DateMention, text: str, today: date) -> DateMention:
+def _apply_makers(makers: Iterable[tuple[str, _SpanMaker]], hit: DateMention, text: str, today: date) -> DateMention:
     """Apply the first maker that matches the words before a time."""
-    before = _before(hit, text)
+    before = _read_words_before(hit, text)
     for pattern, maker in makers:
-        match = compiled(pattern).search(before)
+        match = compile_pattern(pattern).search(before)
         span = _safely(maker, match, hit.span, today) if match else None
         if span is not None:
             return DateMention(_start(hit, match, text), hit.end, span)
@@ -173,7 +175,7 @@ def _safely(maker: _SpanMaker, match: re.Match[str], span: DateSpan, today: date
 
 
 def _part(hit: DateMention, text: str, today: date) -> DateMention:
-    return _made(_PARTS, hit, text, today)
+    return _apply_makers(_PARTS, hit, text, today)
 
 
 def _part_of_span(match: re.Match[str], span: DateSpan, today: date) -> DateSpan | None:
@@ -187,16 +189,16 @@ def _share(span: DateSpan, which: int, of: int) -> DateSpan:
     months = (end.year - first.year) * 12 + end.month - first.month if first.day == end.day == 1 else 0
     if months and months % of == 0:
         step = months // of
-        return _cut(span, months_from(first, step * (which - 1)), months_from(first, step * which) - _DAY)
+        return _clip_span(span, months_from(first, step * (which - 1)), months_from(first, step * which) - _DAY)
     days = (end - first).days // of * _DAY
-    return _cut(span, first + (which - 1) * days, span.last if which == of else first + which * days - _DAY)
+    return _clip_span(span, first + (which - 1) * days, span.last if which == of else first + which * days - _DAY)
 
 
-def _cut(span: DateSpan, first: date, last: date) -> DateSpan:
+def _clip_span(span: DateSpan, first: date, last: date) -> DateSpan:
     return msgspec.structs.replace(span, first=first, last=last)
 
 
-def _numbered(match: re.Match[str], span: DateSpan, today: date) -> DateSpan | None:
+def _parse_numbered_part(match: re.Match[str], span: DateSpan, today: date) -> DateSpan | None:
     """Parse "the first week of June", "the last Monday in May", "the second half of 2025"."""
     which, what = _NTH[match[1].casefold()], match[2].casefold()
     if what in _SHARES:
@@ -212,14 +214,16 @@ def _numbered(match: re.Match[str], span: DateSpan, today: date) -> DateSpan | N
         span = msgspec.structs.replace(span, yearly=False)  # the weekday is another day in each year
     start = first + (which - 1) * stride if which else last
     fits = span.first <= start <= span.last and span.last - span.first >= length
-    return _cut(span, start, start + length - _DAY) if fits else None
+    return _clip_span(span, start, start + length - _DAY) if fits else None
 
 
 def _part_until_now(match: re.Match[str], span: DateSpan, today: date) -> DateSpan | None:
     """Parse "earlier this week", "later this year"."""
     if not span.first <= today <= span.last:
         return None
-    return _cut(span, span.first, today) if match[1].casefold() == "earlier" else _cut(span, today, span.last)
+    return (
+        _clip_span(span, span.first, today) if match[1].casefold() == "earlier" else _clip_span(span, today, span.last)
+    )
 
 
 def _relative_span(match: re.Match[str], span: DateSpan, today: date) -> DateSpan:
@@ -234,21 +238,24 @@ def _relative_span(match: re.Match[str], span: DateSpan, today: date) -> DateSpa
         else (span.last + _DAY, span.last + reach)
     )
     if what.casefold() == "day" and (number or not many):
-        return _cut(span, first, first) if first < span.first else _cut(span, last, last)
-    return _cut(span, first, last)
+        return _clip_span(span, first, first) if first < span.first else _clip_span(span, last, last)
+    return _clip_span(span, first, last)
 
 
 _nth = "|".join(_NTH)
 _what = "|".join([*_SHARES, "day", "weekend", "week", *WEEKDAYS])
 _PARTS: tuple[tuple[str, _SpanMaker], ...] = (
-    (_before_it(rf"({_nth}) ({_what}) (?:of|in)"), _numbered),
-    (_before_it(r"(early|mid|late|(?:beginning|start|middle|end) of)(?: in)?"), _part_of_span),
-    (_before_it(r"(earlier|later)(?: in)?"), _part_until_now),
-    (_before_it(rf"(?:{NUMBER} )?(day|weekend|week|month|{'|'.join(WEEKDAYS)})(s?) (before|after)"), _relative_span),
+    (_precede_pattern(rf"({_nth}) ({_what}) (?:of|in)"), _parse_numbered_part),
+    (_precede_pattern(r"(early|mid|late|(?:beginning|start|middle|end) of)(?: in)?"), _part_of_span),
+    (_precede_pattern(r"(earlier|later)(?: in)?"), _part_until_now),
+    (
+        _precede_pattern(rf"(?:{NUMBER} )?(day|weekend|week|month|{'|'.join(WEEKDAYS)})(s?) (before|after)"),
+        _relative_span,
+    ),
 )
 
 
-def _joined(found: list[DateMention], text: str) -> list[DateMention]:
+def _join_ranges(found: list[DateMention], text: str) -> list[DateMention]:
     """Join two times with "from ... to ..." into one span."""
     made: list[DateMention] = []
     for hit in found:
@@ -260,63 +267,65 @@ def _joined(found: list[DateMention], text: str) -> list[DateMention]:
 
 
 def _join(one: DateMention, other: DateMention, text: str) -> DateMention | None:
-    between, before = text[one.end : other.start], _before(one, text)
-    if not compiled(_TO).fullmatch(between) and not (
-        compiled(_AND).fullmatch(between) and compiled(_BETWEEN).search(before)
+    between, before = text[one.end : other.start], _read_words_before(one, text)
+    if not compile_pattern(_TO).fullmatch(between) and not (
+        compile_pattern(_AND).fullmatch(between) and compile_pattern(_BETWEEN).search(before)
     ):
         return None
     try:
-        first, last = _of_one_year(one.span, other.span)
+        first, last = _share_year(one.span, other.span)
     except ValueError:
         return None
     if last.last < first.first:
         return None
     span = DateSpan(first.first, last.last, "", first.yearly and last.yearly, first.fixed and last.fixed, True)
-    return DateMention(_start(one, compiled(_FROM).search(before), text), other.end, span)
+    return DateMention(_start(one, compile_pattern(_FROM).search(before), text), other.end, span)
 
 
-def _of_one_year(first: DateSpan, last: DateSpan) -> tuple[DateSpan, DateSpan]:
+def _share_year(first: DateSpan, last: DateSpan) -> tuple[DateSpan, DateSpan]:
     """Give both spans the year that only one of them has. The end is not before the beginning."""
     if first.yearly and not last.yearly:
         year = last.last.year
-        return moved(first, year if moved(first, year).first <= last.last else year - 1), last
+        return move_to_year(first, year if move_to_year(first, year).first <= last.last else year - 1), last
     if last.yearly:
         year = first.first.year
-        last = moved(last, year if moved(last, year).last >= first.first else year + 1)
+        last = move_to_year(last, year if move_to_year(last, year).last >= first.first else year + 1)
     return first, last
 
 
-def _dated(found: list[DateMention], text: str) -> list[DateMention]:
+def _attach_years(found: list[DateMention], text: str) -> list[DateMention]:
     """Give days without a year the year that follows them: "in May of last year", "at Christmas this year"."""
     made: list[DateMention] = []
     for hit in found:
         one, year = made[-1] if made else None, hit.span.last - hit.span.first >= _YEAR
-        beside = one is not None and one.span.yearly and compiled(_OF).fullmatch(text[one.end : hit.start])
+        beside = one is not None and one.span.yearly and compile_pattern(_OF).fullmatch(text[one.end : hit.start])
         both = _meet(one, hit) if one is not None and beside and year else None
         made[-1:] = [both] if both else [*made[-1:], hit]
     return made
 
 
-def _of_one_time(found: list[DateMention], text: str) -> list[DateMention]:
+def _share_year_between(found: list[DateMention], text: str) -> list[DateMention]:
     """Share a year between two times: "after May 1 and before May 11, 2026", "in May and in June 2025"."""
     made = found[:1]
     for hit in found[1:]:
-        one, bound = made[-1], compiled(_BOUND).search(_before(made[-1], text))
-        glue = compiled(_AND_BOUND if bound else _AND_IN).fullmatch(text[one.end : hit.start])
-        if glue and one.span.yearly != hit.span.yearly and _in_a_year(one.span) and _in_a_year(hit.span):
-            made[-1], hit = _of_that_year(one, hit, bound is not None and bool(compiled(_TILL).match(bound[0])))
+        one, bound = made[-1], compile_pattern(_BOUND).search(_read_words_before(made[-1], text))
+        glue = compile_pattern(_AND_BOUND if bound else _AND_IN).fullmatch(text[one.end : hit.start])
+        if glue and one.span.yearly != hit.span.yearly and _is_part_of_year(one.span) and _is_part_of_year(hit.span):
+            made[-1], hit = _put_in_same_year(
+                one, hit, bound is not None and bool(compile_pattern(_TILL).match(bound[0]))
+            )
         made.append(hit)
     return made
 
 
-def _in_a_year(span: DateSpan) -> bool:
+def _is_part_of_year(span: DateSpan) -> bool:
     """Return whether a span is an absolute part of a year."""
     return span.fixed and span.last - span.first < _YEAR
 
 
-def _of_that_year(one: DateMention, other: DateMention, later: bool) -> tuple[DateMention, DateMention]:
+def _put_in_same_year(one: DateMention, other: DateMention, later: bool) -> tuple[DateMention, DateMention]:
     try:
-        first, last = _of_one_year(other.span, one.span) if later else _of_one_year(one.span, other.span)
+        first, last = _share_year(other.span, one.span) if later else _share_year(one.span, other.span)
     except (ValueError, OverflowError):
         return one, other
     first, last = msgspec.structs.replace(first, yearly=False), msgspec.structs.replace(last, yearly=False)
@@ -324,7 +333,7 @@ def _of_that_year(one: DateMention, other: DateMention, later: bool) -> tuple[Da
     return DateMention(one.start, one.end, mine), DateMention(other.start, other.end, its)
 
 
-def _met(found: list[DateMention]) -> list[DateMention]:
+def _intersect_all(found: list[DateMention]) -> list[DateMention]:
     """Intersect overlapping times, shortest first: "this year" intersects both "May" and "June"."""
     made: list[DateMention] = []
     for hit in sorted(found, key=lambda match: match.span.last - match.span.first):
@@ -348,7 +357,7 @@ def _intersection(one: DateSpan, other: DateSpan) -> DateSpan | None:
     if one.yearly and not other.yearly:
         if other.last - other.first > _YEAR + _DAY:
             return one  # "in May, since 2020" covers several years
-        one = msgspec.structs.replace(_latest(one, other.last), yearly=False)
+        one = msgspec.structs.replace(_find_latest_occurrence(one, other.last), yearly=False)
         if other.first <= one.first:
             return one  # winter of last year continues into this year
     first, last = max(one.first, other.first), min(one.last, other.last)
@@ -356,32 +365,32 @@ def _intersection(one: DateSpan, other: DateSpan) -> DateSpan | None:
     return msgspec.structs.replace(one, first=first, last=last, bounded=bounded) if first <= last else None
 
 
-def _open(hit: DateMention, text: str, today: date) -> DateMention:
+def _open_span(hit: DateMention, text: str, today: date) -> DateMention:
     """Open a span at one end if the words ask for it."""
-    onwards = compiled(_ON).match(text, hit.end)
-    made = _made(_ONWARDS if onwards else _OPEN, hit, text, today)
+    onwards = compile_pattern(_ON).match(text, hit.end)
+    made = _apply_makers(_ONWARDS if onwards else _OPEN, hit, text, today)
     return DateMention(made.start, onwards.end(), made.span) if onwards and made is not hit else made
 
 
-def _before_span(match: re.Match[str], span: DateSpan, today: date) -> DateSpan:
+def _parse_before(match: re.Match[str], span: DateSpan, today: date) -> DateSpan:
     """Parse "before October", "until last week".
 
     Of a yearly span the latest counts, or the next if it is near: a plan.
     """
     if span.yearly:
-        span = _latest(span, today + _PLANNED)
+        span = _find_latest_occurrence(span, today + _PLANNED)
     last = span.first - _DAY if match[1].casefold().startswith(("before", "prior")) else span.last
     return DateSpan(date.min, last, "", bounded=True)
 
 
-def _since(match: re.Match[str], span: DateSpan, today: date) -> DateSpan:
+def _parse_since(match: re.Match[str], span: DateSpan, today: date) -> DateSpan:
     """Parse "since Tuesday", "from May 3 on": until today."""
-    span = _latest(span, today)
+    span = _find_latest_occurrence(span, today)
     return DateSpan(span.first, max(today, span.last) if span.first <= today else date.max, "")
 
 
-def _after(match: re.Match[str], span: DateSpan, today: date) -> DateSpan:
-    return DateSpan(_latest(span, today).last + _DAY, date.max, "")
+def _parse_after(match: re.Match[str], span: DateSpan, today: date) -> DateSpan:
+    return DateSpan(_find_latest_occurrence(span, today).last + _DAY, date.max, "")
 
 
 def _longer_ago(match: re.Match[str], span: DateSpan, today: date) -> DateSpan | None:
@@ -389,7 +398,7 @@ def _longer_ago(match: re.Match[str], span: DateSpan, today: date) -> DateSpan |
     return DateSpan(date.min, _middle(span), "", bounded=True) if span.text.casefold().endswith(_AGO) else None
 
 
-def _less_long_ago(match: re.Match[str], span: DateSpan, today: date) -> DateSpan | None:
+def _parse_less_than(match: re.Match[str], span: DateSpan, today: date) -> DateSpan | None:
     return DateSpan(_middle(span), today, "") if span.text.casefold().endswith(_AGO) else None
 
 
@@ -397,16 +406,16 @@ def _middle(span: DateSpan) -> date:
     return span.first + (span.last - span.first) // 2
 
 
-def _latest(span: DateSpan, today: date) -> DateSpan:
+def _find_latest_occurrence(span: DateSpan, today: date) -> DateSpan:
     """Return the latest occurrence of a yearly span that has begun."""
-    return moved(span, today.year - (moved(span, today.year).first > today)) if span.yearly else span
+    return move_to_year(span, today.year - (move_to_year(span, today.year).first > today)) if span.yearly else span
 
 
 _OPEN: tuple[tuple[str, _SpanMaker], ...] = (
-    (_before_it(f"({_TILL})"), _before_span),
-    (_before_it("(?:ever )?since"), _since),
-    (_before_it("after"), _after),
-    (_before_it("less than|at most|(?:no|not) more than"), _less_long_ago),
-    (_before_it("more than|over|at least"), _longer_ago),
+    (_precede_pattern(f"({_TILL})"), _parse_before),
+    (_precede_pattern("(?:ever )?since"), _parse_since),
+    (_precede_pattern("after"), _parse_after),
+    (_precede_pattern("less than|at most|(?:no|not) more than"), _parse_less_than),
+    (_precede_pattern("more than|over|at least"), _longer_ago),
 )
-_ONWARDS: tuple[tuple[str, _SpanMaker], ...] = ((_FROM, _since), *_OPEN)
+_ONWARDS: tuple[tuple[str, _SpanMaker], ...] = ((_FROM, _parse_since), *_OPEN)

@@ -16,7 +16,7 @@ from perdure import records as r
 from perdure.journal import objects
 from perdure.journal.agent_writes import SetKey
 from perdure.journal.retention_rules import DOCUMENTS
-from perdure.memory.archive import is_one_of, lines_of, without
+from perdure.memory.archive import is_one_of, lines_of, rewrite_without
 from perdure.memory.erasure.find import SUFFIX, TextOccurrence, TextSearch
 from perdure.memory.erasure.reliance import RunReliance
 
@@ -55,7 +55,9 @@ class OtherCopies(msgspec.Struct, frozen=True):
     """The finished runs that were found not to be needed, each with its forks."""
 
 
-def elsewhere(engine: Engine, looking: TextSearch, found: Iterable[tuple[TextOccurrence, r.Record]]) -> OtherCopies:
+def sort_other_copies(
+    engine: Engine, looking: TextSearch, found: Iterable[tuple[TextOccurrence, r.Record]]
+) -> OtherCopies:
     """Decide for each other copy of a text whether it is erased or stays."""
     sorting = _CopySorter(engine, looking)
     for trace, record in found:
@@ -71,7 +73,7 @@ class _EntryOwners:
         self._agents = {stream: name for name, stream, *_ in engine.store.read("all_agents")}
         self._agent_of = looking.agent_of
 
-    def other_owner(self, stream: int, record: r.Record) -> str:
+    def find_other_owner(self, stream: int, record: r.Record) -> str:
         """Return the name of the other agent that owns an entry; empty if it belongs to this one."""
         whose = self._agent_of(stream) or self._agents.get(stream)
         parts = (record, *getattr(record, "landed", ()))
@@ -98,12 +100,12 @@ class _CopySorter:
 
     def take(self, trace: TextOccurrence, record: r.Record) -> None:
         """Decide about one copy."""
-        why = self._why_not(trace, record)
+        why = self._explain_stay(trace, record)
         if why:
             self._left[msgspec.structs.replace(trace, left=why)] = None
             return
         self._erased[trace] = None
-        self._notes[trace.entry] = self._lost(trace, record)
+        self._notes[trace.entry] = self._describe_loss(trace, record)
         for change in getattr(record, "landed", ()):
             if isinstance(change, r.StateChange) and change.value:
                 place = (change.owner, change.space, change.key)
@@ -118,24 +120,24 @@ class _CopySorter:
         relied_on = tuple(sorted(self._reliance.relied_on.items()))
         return OtherCopies(tuple(self._erased), tuple(self._left), tuple(self._first.values()), told, relied_on)
 
-    def _lost(self, trace: TextOccurrence, record: r.Record) -> str:
+    def _describe_loss(self, trace: TextOccurrence, record: r.Record) -> str:
         """Return a note about data of the run that is lost with an entry; it is not written again."""
         events = [landing for landing in getattr(record, "landed", ()) if isinstance(landing, r.EventAppended)]
         count = sum(1 for landing in (*getattr(record, "writes", ()), *events) if not self._looking.has(landing))
         things = "one more thing" if count == 1 else f"{count} more things"
         return f"{trace} also held {things} of its run, now erased: messages, state or events" if count else ""
 
-    def _why_not(self, trace: TextOccurrence, record: r.Record) -> str:
+    def _explain_stay(self, trace: TextOccurrence, record: r.Record) -> str:
         stream, seq = trace.entry
-        if other := self._owners.other_owner(stream, record):
+        if other := self._owners.find_other_owner(stream, record):
             return f"it belongs to agent {other!r}: forget it there"
         if self._is_written_again(record):
             return "it was written again meanwhile: forget it again"
         if isinstance(record, r.Landed):
-            return self._why_not_landed(record)
+            return self._explain_landed_stay(record)
         if not isinstance(record, _WHOLE):
             return _REASONS.get(trace.kind, "the run's record needs it")
-        if why := self._reliance.why(stream, seq):
+        if why := self._reliance.explain(stream, seq):
             return why
         if stream in self._compaction and not isinstance(record, r.RunFinished):
             return "its run was compacted, and its remaining entries are needed"
@@ -143,7 +145,7 @@ class _CopySorter:
             return "the same entry holds a checkpoint, an artifact or a workflow"
         return ""
 
-    def _why_not_landed(self, record: r.Landed) -> str:
+    def _explain_landed_stay(self, record: r.Landed) -> str:
         others = [landing for landing in record.landed if not self._is_plain(landing) and not self._is_gone(landing)]
         if others:
             how = _DELETES.get(type(others[0]), "")
@@ -195,7 +197,7 @@ _REASONS = {
 }
 
 
-def struck(
+def redact_archives(
     looking: TextSearch, traces: Sequence[TextOccurrence], spared: Collection[str], others: Collection[str]
 ) -> tuple[list[TextOccurrence], list[TextOccurrence]]:
     """Remove the lines with a text from archives of memories. Returns the changed archives and those that stay.
@@ -207,7 +209,7 @@ def struck(
         if not trace.what.endswith(SUFFIX):
             left.append(trace)
             continue
-        if without(trace.what, partial(_is_going, looking, {*spared, *others})):
+        if rewrite_without(trace.what, partial(_is_going, looking, {*spared, *others})):
             changed.append(trace)
         if any(looking.is_in(line) and is_one_of(line, others) for line in lines_of(trace.what)):
             left.append(msgspec.structs.replace(trace, left="it holds memories of another agent: forget them there"))

@@ -18,7 +18,7 @@ from perdure import records as r
 from perdure.errors import ArchiveDamaged, PerdureError, ValueProblem
 from perdure.journal import archive, objects, trees
 from perdure.journal.objects import PACKED_FIELDS
-from perdure.journal.stream_reader import all_streams, pages
+from perdure.journal.stream_reader import iterate_streams, pages
 from perdure.journal.trees.streams import StoredStream
 from perdure.run.conversation import OF_THREAD, SUMMED_UP
 from perdure.run.function import EXPLICIT
@@ -89,18 +89,18 @@ class TextSearch:
 
     def entries(self, apart: frozenset[tuple[int, int]]) -> Iterator[tuple[TextOccurrence, r.Record]]:
         """Yield the occurrences in the journal, in order."""
-        for stream, *_ in all_streams(self._store):
+        for stream, *_ in iterate_streams(self._store):
             for page in pages(self._store, stream):
                 for seq, kind, _, body, *_ in page:
                     if body is None or (stream, seq) in apart:
                         continue
                     record = r.decode(kind, body)
-                    for what in (*self._found(record), *self._summaries(stream, seq, record)):
+                    for what in (*self._find_occurrences(record), *self._summaries(stream, seq, record)):
                         yield TextOccurrence(*what, self._runs.get(stream, ""), (stream, seq)), record
 
-    def outside_journal(self) -> Iterator[TextOccurrence]:
+    def search_outside_journal(self) -> Iterator[TextOccurrence]:
         """Yield the occurrences outside the journal: cached replays and unfinished uploads of artifacts."""
-        if any(self._packed(value) for (value,) in self._store.read("all_replay_snapshots")):
+        if any(self._contains_packed(value) for (value,) in self._store.read("all_replay_snapshots")):
             yield TextOccurrence(SNAPSHOT, "cached results of event replays")
         ids = [identity for (identity,) in self._store.read("live_upload_objects", (0, "", 0))]
         if any(self.is_in(objects.content(self._store, *found)) for found in objects.rows_of(self._store, ids).items()):
@@ -113,24 +113,26 @@ class TextSearch:
 
     def has(self, record: r.Record) -> bool:
         """Return whether a record has one of the texts."""
-        return any(True for _ in self._found(record))
+        return any(True for _ in self._find_occurrences(record))
 
     def archives(self, folder: str) -> Iterator[TextOccurrence]:
         """Yield archives, of compacted entries or of memories, that have one of the texts."""
         names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
         for name in names:
             path = os.path.join(folder, name)
-            if name.endswith(".jsonl.zst") and (left := self._in_archive(path)):
+            if name.endswith(".jsonl.zst") and (left := self._explain_archive_stay(path)):
                 yield TextOccurrence("archive", path, left=left)
             elif name.endswith(SUFFIX) and self.is_in(Path(path).read_bytes()):
                 yield TextOccurrence("archive", path)
 
-    def _in_archive(self, path: str) -> str:
+    def _explain_archive_stay(self, path: str) -> str:
         """Return why a text stays in an archive; empty if it is not there."""
         try:
             for line in archive.lines_of(path):
                 entry = line.body if isinstance(line, archive.ArchiveEntry) else None
-                value = objects.restored(line.size, line.data) if isinstance(line, archive.ArchiveObject) else None
+                value = (
+                    objects.decompress_object(line.size, line.data) if isinstance(line, archive.ArchiveObject) else None
+                )
                 if self.is_in(entry or value or b""):
                     return "it holds compacted entries, which a digest covers"
         except (ArchiveDamaged, ValueProblem):
@@ -141,7 +143,7 @@ class TextSearch:
         """Return whether some bytes have one of the texts."""
         return any(needle in data for needle in self._needles)
 
-    def _packed(self, packed: bytes) -> bool:
+    def _contains_packed(self, packed: bytes) -> bool:
         if not packed:
             return False
         if packed[:1] == b"\x00":
@@ -155,7 +157,7 @@ class TextSearch:
                 self._known[packed] = False  # dropped and garbage collected
         return self._known[packed]
 
-    def _in_artifact(self, saved: r.ArtifactSaved) -> bool:
+    def _search_artifact(self, saved: r.ArtifactSaved) -> bool:
         """Search a file chunk by chunk: it may be larger than any value."""
         if saved.value not in self._known and saved.kind not in _NUMBERS:
             longest, before, has = max(map(len, self._needles), default=0), b"", False
@@ -168,19 +170,19 @@ class TextSearch:
             self._known[saved.value] = has
         return self._known.get(saved.value, False)
 
-    def _found(self, record: r.Record, around: tuple[str, str] | None = None) -> Iterator[tuple[str, str]]:
+    def _find_occurrences(self, record: r.Record, around: tuple[str, str] | None = None) -> Iterator[tuple[str, str]]:
         """Yield the kind and name of each occurrence; a record without a name takes those of the record around it."""
         what = describe_record(record) or around or (type(record).__name__, "")
-        if isinstance(record, r.ArtifactSaved) and self._in_artifact(record):
+        if isinstance(record, r.ArtifactSaved) and self._search_artifact(record):
             yield what
         for name in record.__struct_fields__:
             if name == "value" and isinstance(record, r.ArtifactSaved):
                 continue
-            for part in _flat(getattr(record, name)):
+            for part in _flatten(getattr(record, name)):
                 if isinstance(part, r.Record):
-                    yield from self._found(part, what)
+                    yield from self._find_occurrences(part, what)
                 elif isinstance(part, bytes):
-                    if self._packed(part) if name in PACKED_FIELDS else self.is_in(part):
+                    if self._contains_packed(part) if name in PACKED_FIELDS else self.is_in(part):
                         yield what
                 elif isinstance(part, str) and self.is_in(part.encode("utf-8", "surrogatepass")):
                     yield what
@@ -189,10 +191,10 @@ class TextSearch:
 
     def _summaries(self, stream: int, seq: int, record: r.Record) -> Iterator[tuple[str, str]]:
         """Yield summaries of messages that have the text: they may quote or rephrase it."""
-        for write in _writes_of(record):
+        for write in _list_run_writes(record):
             if write.op == r.WriteOp.MESSAGE and self.has(write):
                 self._said.setdefault(stream, []).append((seq, write.position))
-        for upto, packed, summary in _summed_up(record):
+        for upto, packed, summary in _iterate_summaries(record):
             of_thread = isinstance(summary, r.RunWrite) and summary.key == OF_THREAD
             where = self._turns_before(stream, upto) if of_thread else self._positions(stream)
             covers = any(position < upto for position in where)
@@ -229,17 +231,17 @@ class TextSearch:
         )
 
 
-def _writes_of(record: r.Record) -> Sequence[r.RunWrite]:
+def _list_run_writes(record: r.Record) -> Sequence[r.RunWrite]:
     """Return what an entry has written to the data of its own run."""
     return (record.write,) if isinstance(record, r.Wrote) else getattr(record, "writes", ())
 
 
-def _summed_up(record: r.Record) -> Iterator[tuple[int, bytes, r.Record]]:
+def _iterate_summaries(record: r.Record) -> Iterator[tuple[int, bytes, r.Record]]:
     """Yield the summaries in an entry: the number of the first message not covered, the packed text, and the record.
 
     The result of a summarizing function is recorded as the result of a step, and then as a write.
     """
-    for write in _writes_of(record):
+    for write in _list_run_writes(record):
         if write.op == r.WriteOp.COMPACT and write.value:
             yield write.position, write.value, write
     if isinstance(record, r.StepDone) and record.call.ident.startswith(_SUMMED_UP):
@@ -248,10 +250,10 @@ def _summed_up(record: r.Record) -> Iterator[tuple[int, bytes, r.Record]]:
             yield int(upto), record.result, record
 
 
-def _flat(value: object) -> Iterator[object]:
+def _flatten(value: object) -> Iterator[object]:
     if isinstance(value, tuple):
         for part in value:
-            yield from _flat(part)
+            yield from _flatten(part)
     else:
         yield value
 
@@ -301,7 +303,7 @@ _WORDS: tuple[tuple[tuple[type, ...], str, Callable[..., str]], ...] = (
 )
 
 
-def distinct(found: Iterator[TextOccurrence]) -> list[TextOccurrence]:
+def drop_duplicates(found: Iterator[TextOccurrence]) -> list[TextOccurrence]:
     """Return each occurrence once, up to the limit."""
     kept: dict[TextOccurrence, None] = {}
     for trace in found:

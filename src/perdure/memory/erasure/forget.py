@@ -17,28 +17,28 @@ from perdure import records as r
 from perdure.errors import MemoryNotFound, StoreBusy
 from perdure.journal import archive, chain, object_gc, objects
 from perdure.journal.append import Append, Signer, StreamHead
-from perdure.journal.project_memories import listed as in_json
+from perdure.journal.project_memories import encode_texts
 from perdure.journal.rebuild import rebuild
 from perdure.journal.trees import references
 from perdure.kernel.agent_write import land
 from perdure.kernel.open_stream import commit_to_process_stream
 from perdure.kernel.protocol import Protocol, Read
 from perdure.memory import pieces
-from perdure.memory.archive import ArchivedMemory, LocatedMemory, archived, dropped_ids, strike, traces_of
+from perdure.memory.archive import ArchivedMemory, LocatedMemory, find_archived, find_dropped_ids, strike, traces_of
 from perdure.memory.arguments import SEARCHED_MIN, ForgetSelection
-from perdure.memory.erasure.erase import OtherCopies, elsewhere, struck
-from perdure.memory.erasure.find import SNAPSHOT, TextOccurrence, TextSearch, distinct
+from perdure.memory.erasure.erase import OtherCopies, redact_archives, sort_other_copies
+from perdure.memory.erasure.find import SNAPSHOT, TextOccurrence, TextSearch, drop_duplicates
 from perdure.memory.erasure.remnants import RemnantSearch, remnants_of
 from perdure.memory.facts import drop_cached_senses
-from perdure.memory.lifecycle.usage import recalled_by
-from perdure.memory.read import by_id, listed, marks_between
+from perdure.memory.lifecycle.usage import find_unrecorded_uses
+from perdure.memory.read import find_by_id, list_memories, marks_between
 from perdure.memory.recall import vector_index
 from perdure.memory.recall.piece_cache import drop_cached
 from perdure.memory.results import Memory, MemoryQuery
 from perdure.memory.visible import discard_pending
 from perdure.platform.failpoints import Site
 from perdure.records.memories import SuccessorErased
-from perdure.run.answers import current_user
+from perdure.run.answers import find_current_user
 from perdure.store.base import Script, Statement, UnitOfWork, check_not_deciding
 from perdure.store.rows import RelationRow, read_entry
 from perdure.values.limits import TRACES_MAX
@@ -161,45 +161,45 @@ def forget(
         if not which.ids:
             return ForgetResult(waited)
     try:
-        done = yield from _forgotten(engine, which, everywhere, redactor, (reason, by or current_user()))
+        done = yield from _forget_selected(engine, which, everywhere, redactor, (reason, by or find_current_user()))
         return msgspec.structs.replace(done, ids=(*waited, *done.ids)) if waited else done
     finally:
         redactor.release()
 
 
-def _forgotten(
+def _forget_selected(
     engine: Engine, which: ForgetSelection, everywhere: bool, redactor: DocumentRedactor, told: tuple[str, str]
 ) -> Protocol[ForgetResult]:
     known: bool = yield Read(engine.is_known)
     files = _FileErasures()
     while known:
-        plan: _ErasurePlan | None = yield Read(_planned, (engine, which, everywhere, *told))
+        plan: _ErasurePlan | None = yield Read(_plan_erasure, (engine, which, everywhere, *told))
         if plan is None:
             break
         if files.redacted is None:
             files.redacted = yield from (redactor.redact if everywhere else redactor.find)(plan.texts)
             if files.redacted.paths and everywhere:
                 continue  # their relations have changed: plan again
-        yield Read(_seen_to, (engine, plan, everywhere, files))
+        yield Read(_change_files, (engine, plan, everywhere, files))
         if plan.elsewhere.first:
             yield from land(engine, Site.STATE, plan.elsewhere.first)
         try:
-            gone = yield from _erased(engine, plan)
+            gone = yield from _commit_erasure(engine, plan)
         except _MemoriesChanged:
             continue
         redactor.release()
-        done: ForgetResult = yield Read(_ended, (engine, plan, gone, everywhere, files))
+        done: ForgetResult = yield Read(_finish, (engine, plan, gone, everywhere, files))
         return done
     return ForgetResult()
 
 
-def _erased(engine: Engine, plan: _ErasurePlan) -> Protocol[Sequence[bytes]]:
+def _commit_erasure(engine: Engine, plan: _ErasurePlan) -> Protocol[Sequence[bytes]]:
     """Commit the erasure, if there is anything to erase. Returns the objects that were deleted with it."""
     if not plan.entries and not plan.also:
         return ()
     unit = yield from commit_to_process_stream(engine, partial(_EraseMemories, engine, plan))
     for which in plan.ids:
-        recalled_by(engine).pop(which, None)
+        find_unrecorded_uses(engine).pop(which, None)
     drop_cached(engine)
     drop_cached_senses()
     return unit.gone
@@ -208,29 +208,31 @@ def _erased(engine: Engine, plan: _ErasurePlan) -> Protocol[Sequence[bytes]]:
 def forget_some(engine: Engine, ids: Sequence[str], reason: str) -> Protocol[None]:
     """Erase memories that no rule keeps, without searching for copies. Some may be gone already."""
     while True:
-        found: dict[str, Memory] = yield Read(by_id, (engine, ids))
+        found: dict[str, Memory] = yield Read(find_by_id, (engine, ids))
         if not found:
             return
-        plan: _ErasurePlan = yield Read(_drawn_up_alone, (engine, list(found.values()), (reason, engine.name)))
+        plan: _ErasurePlan = yield Read(
+            _plan_without_text_search, (engine, list(found.values()), (reason, engine.name))
+        )
         yield Read(vector_index.erase, (engine, plan.ids))
         try:
-            yield from _erased(engine, plan)
+            yield from _commit_erasure(engine, plan)
         except _MemoriesChanged:
             continue
         return
 
 
-def _drawn_up_alone(engine: Engine, found: Sequence[Memory], told: tuple[str, str]) -> _ErasurePlan:
+def _plan_without_text_search(engine: Engine, found: Sequence[Memory], told: tuple[str, str]) -> _ErasurePlan:
     entries, marks = _entries_of(engine, found, ())
-    return _drawn_up(engine, found, tuple(entries), marks, OtherCopies(), told)
+    return _draw_up_plan(engine, found, tuple(entries), marks, OtherCopies(), told)
 
 
-def _seen_to(engine: Engine, plan: _ErasurePlan, everywhere: bool, files: _FileErasures) -> None:
+def _change_files(engine: Engine, plan: _ErasurePlan, everywhere: bool, files: _FileErasures) -> None:
     """Change files outside the store first: a process killed before the commit finds the memories and starts over."""
     vector_index.erase(engine, plan.ids)
     looking = TextSearch(engine, plan.texts)
-    found = distinct(looking.archives(archive.folder_of(engine.store)))
-    changed, others = _struck(engine, looking, found, plan) if everywhere else ([], found)
+    found = drop_duplicates(looking.archives(archive.folder_of(engine.store)))
+    changed, others = _redact_archives(engine, looking, found, plan) if everywhere else ([], found)
     files.erased.update(dict.fromkeys(changed))
     redacted = files.redacted or RedactionResult()
     traces = [TextOccurrence("file", path) for path in redacted.files]
@@ -239,14 +241,14 @@ def _seen_to(engine: Engine, plan: _ErasurePlan, everywhere: bool, files: _FileE
     files.left = tuple(dict.fromkeys((*others, *listed)))
 
 
-def _struck(
+def _redact_archives(
     engine: Engine, looking: TextSearch, found: Sequence[TextOccurrence], plan: _ErasurePlan
 ) -> tuple[list[TextOccurrence], list[TextOccurrence]]:
-    _, others = dropped_ids(engine) if found else (frozenset(), frozenset())
-    return struck(looking, found, {memory.line.id for memory in plan.archived}, others)
+    _, others = find_dropped_ids(engine) if found else (frozenset(), frozenset())
+    return redact_archives(looking, found, {memory.line.id for memory in plan.archived}, others)
 
 
-def _ended(
+def _finish(
     engine: Engine, plan: _ErasurePlan, gone: Sequence[bytes], everywhere: bool, files: _FileErasures
 ) -> ForgetResult:
     """Finish after the commit: rebuild views, delete unreferenced values, scrub the files."""
@@ -254,14 +256,14 @@ def _ended(
         rebuild(engine.store)
     files.erased.update(dict.fromkeys(strike(plan.archived) if everywhere else ()))
     dropped = len(gone) + (object_gc.collect(engine.store).objects if everywhere else 0)
-    note = engine.store.scrub(plan.remnants.after(gone), plan.token)
+    note = engine.store.scrub(plan.remnants.exclude_deleted(gone), plan.token)
     erased, left = (*plan.elsewhere.erased, *files.erased), (*plan.elsewhere.left, *files.left)
     redacted = files.redacted or RedactionResult()
     notes = (*plan.elsewhere.notes, *filter(None, [note, vector_index.note(engine, plan.ids)]), *redacted.notes)
-    return ForgetResult(plan.ids, len(plan.entries), dropped, left, erased, (*notes, *_unsearched(plan, left)))
+    return ForgetResult(plan.ids, len(plan.entries), dropped, left, erased, (*notes, *_note_unsearched(plan, left)))
 
 
-def _unsearched(plan: _ErasurePlan, left: Sequence[TextOccurrence]) -> Iterator[str]:
+def _note_unsearched(plan: _ErasurePlan, left: Sequence[TextOccurrence]) -> Iterator[str]:
     """Yield notes about what the search could not cover."""
     short = sum(1 for memory in plan.memories if len(memory.text.strip().encode()) < SEARCHED_MIN)
     if short:
@@ -271,27 +273,29 @@ def _unsearched(plan: _ErasurePlan, left: Sequence[TextOccurrence]) -> Iterator[
         yield f"the text is in more than the {TRACES_MAX:,} places that are listed"
 
 
-def _planned(engine: Engine, which: ForgetSelection, everywhere: bool, reason: str, by: str) -> _ErasurePlan | None:
+def _plan_erasure(
+    engine: Engine, which: ForgetSelection, everywhere: bool, reason: str, by: str
+) -> _ErasurePlan | None:
     found, seen = select_memories(engine, which)
-    put_away = archived(engine, which.query)
+    put_away = find_archived(engine, which.query)
     if not found and not seen and not put_away and not which.text:
         return None
-    texts = [which.text] if which.text else _searched([*found, *(memory.line for memory in put_away)])
+    texts = [which.text] if which.text else _select_search_texts([*found, *(memory.line for memory in put_away)])
     looking = TextSearch(engine, texts)
     entries, marks = _entries_of(engine, found, seen)
     others = list(looking.entries(frozenset(entries)))
-    beside = list(looking.outside_journal())
+    beside = list(looking.search_outside_journal())
     if everywhere:
         also = {record.id for _, record in others if isinstance(record, r.MemoryKept) and record.owner == engine.stream}
-        found += list(by_id(engine, sorted(also)).values())
+        found += list(find_by_id(engine, sorted(also)).values())
         entries, marks = _entries_of(engine, found, seen)
         others = [pair for pair in others if pair[0].entry not in entries]
-        more = _with(elsewhere(engine, looking, others), beside, _made_of(found, marks))
+        more = _add_outside_copies(sort_other_copies(engine, looking, others), beside, _find_derived(found, marks))
         entries |= {trace.entry: None for trace in more.erased if trace.entry != NOWHERE}
     else:
         traces = [trace for trace, _ in others] + beside
-        more = OtherCopies(left=tuple(distinct(iter([*traces, *_made_of(found, marks, traces)]))))
-    plan = _drawn_up(engine, found, tuple(entries), marks, more, (reason, by))
+        more = OtherCopies(left=tuple(drop_duplicates(iter([*traces, *_find_derived(found, marks, traces)]))))
+    plan = _draw_up_plan(engine, found, tuple(entries), marks, more, (reason, by))
     stripped = tuple(text.strip() for text in texts)
     token = engine.store.clock.salt().hex() if plan.also else ""
     return msgspec.structs.replace(
@@ -304,7 +308,7 @@ def _planned(engine: Engine, which: ForgetSelection, everywhere: bool, reason: s
     )
 
 
-def _searched(found: Iterable[Memory | ArchivedMemory]) -> list[str]:
+def _select_search_texts(found: Iterable[Memory | ArchivedMemory]) -> list[str]:
     """Return the texts that are long enough to search for elsewhere."""
     return list(dict.fromkeys(memory.text for memory in found if len(memory.text.encode()) >= SEARCHED_MIN))
 
@@ -312,20 +316,22 @@ def _searched(found: Iterable[Memory | ArchivedMemory]) -> list[str]:
 def select_memories(engine: Engine, which: ForgetSelection) -> tuple[list[Memory], list[RelationRow]]:
     """Return the selected memories, and the repetitions of other memories that the source has made."""
     if which.text:
-        return [memory for memory in listed(engine, MemoryQuery(all=True)) if which.text in memory.text], []
+        return [memory for memory in list_memories(engine, MemoryQuery(all=True)) if which.text in memory.text], []
     if which.query is None:
-        return _named(engine, which.ids), []
-    return listed(engine, which.query), _seen_from(engine, which.query.source)
+        return _read_named(engine, which.ids), []
+    return list_memories(engine, which.query), _find_repetitions(engine, which.query.source)
 
 
-def _with(more: OtherCopies, beside: Sequence[TextOccurrence], made: Sequence[TextOccurrence]) -> OtherCopies:
+def _add_outside_copies(
+    more: OtherCopies, beside: Sequence[TextOccurrence], made: Sequence[TextOccurrence]
+) -> OtherCopies:
     """Add the occurrences outside the journal, and erase those that may go."""
     erased = (*more.erased, *(trace for trace in beside if not trace.left))
     left = (*more.left, *(trace for trace in beside if trace.left), *made)
     return msgspec.structs.replace(more, erased=erased, left=left)
 
 
-def _made_of(
+def _find_derived(
     found: Sequence[Memory], marks: Sequence[RelationRow], told: Sequence[TextOccurrence] = ()
 ) -> list[TextOccurrence]:
     """Return memories derived from the forgotten ones without their literal text: they may rephrase it."""
@@ -335,15 +341,15 @@ def _made_of(
     return [TextOccurrence("memory", which, left=left) for which in made]
 
 
-def _named(engine: Engine, ids: Sequence[str]) -> list[Memory]:
-    found = by_id(engine, ids)
+def _read_named(engine: Engine, ids: Sequence[str]) -> list[Memory]:
+    found = find_by_id(engine, ids)
     for which in ids:
         if which not in found:
             raise MemoryNotFound(f"agent {engine.name!r} has no memory {which!r}")
     return list({memory.id: memory for memory in found.values()}.values())
 
 
-def _seen_from(engine: Engine, source: str) -> list[RelationRow]:
+def _find_repetitions(engine: Engine, source: str) -> list[RelationRow]:
     """Return the repetitions of memories that a source has made."""
     rows = engine.store.read("memories_repeated_by", (engine.stream, source)) if source else []
     return [RelationRow(*row) for row in rows]
@@ -359,7 +365,7 @@ def _entries_of(
     return dict.fromkeys([*ids.values(), *again]), marks
 
 
-def _drawn_up(
+def _draw_up_plan(
     engine: Engine,
     found: Sequence[Memory],
     entries: Sequence[EntryAddress],
@@ -377,9 +383,9 @@ def _drawn_up(
         assert entry is not None
         if entry.body is not None:
             also.append(Statement("erase_entry", (stream, seq, chain.body_digest(entry.body))))
-            for packed in objects.packed_in(r.decode(entry.kind, entry.body), dropped):
+            for packed in objects.iterate_packed(r.decode(entry.kind, entry.body), dropped):
                 watched.update(dict.fromkeys(references(engine.store, packed)))
-    also += pieces.unindexed(owner, ids)
+    also += pieces.unindex_statements(owner, ids)
     also += [Statement("drop_memory_uses", (owner, which)) for which in ids]
     if more.erased:
         also.append(Statement("put_meta", ("stale", b"\x01")))  # the next process to open the store rebuilds the views
@@ -421,7 +427,7 @@ class _EraseMemories(UnitOfWork[int]):
         gone = frozenset(plan.entries)
         watched = object_gc.ExactFilter(plan.watched)
         self._marks = (
-            object_gc.marked(engine.store, forgotten=lambda *place: place in gone, watched=watched)
+            object_gc.mark_live(engine.store, forgotten=lambda *place: place in gone, watched=watched)
             if plan.watched
             else None
         )
@@ -430,7 +436,7 @@ class _EraseMemories(UnitOfWork[int]):
 
     def script(self) -> Script[int]:
         plan, owner = self._plan, self._engine.stream
-        ids = in_json(plan.ids)
+        ids = encode_texts(plan.ids)
         [_, marks] = yield [
             Statement("lock_namespace", (owner, "memory")),
             Statement("memory_relations_of", (owner, ids)),
@@ -440,7 +446,7 @@ class _EraseMemories(UnitOfWork[int]):
         yield from self._check_unreferenced()
         also = list(plan.also)
         if self._marks is not None:
-            self.gone = yield from object_gc.still_unused(self._marks, plan.watched)
+            self.gone = yield from object_gc.select_unused(self._marks, plan.watched)
             also += [Statement("drop_object", (identity,)) for identity in self.gone]
         clock = self._engine.store.clock
         self._append = Append(self.site, self._head, [plan.record], clock, also=also, signer=self._signer)

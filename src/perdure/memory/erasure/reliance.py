@@ -25,22 +25,22 @@ class RunReliance:
         self.relied_on: dict[int, tuple[int, ...]] = {}
         """The forks of every run that was checked. The caller must verify in its commit that no new ones exist."""
 
-    def why(self, stream: int, seq: int) -> str:
+    def explain(self, stream: int, seq: int) -> str:
         """Return why an entry of a run must stay; empty if it is not needed."""
         run = self._runs.get(stream)
         if run is None or run.status not in OVER:
             return "its run is unfinished: finish or cancel it, then forget the text again"
         self._rely_on(stream)
         for fork in self._forks.get(stream, ()):
-            if seq <= self._runs[fork].forked_at and (name := self._unfinished_run(fork)):
+            if seq <= self._runs[fork].forked_at and (name := self._find_unfinished_run(fork)):
                 return (
                     f"unfinished run {name} needs it for a fork: finish or cancel that run, then forget the text again"
                 )
-        if run.parent and (name := self._unfinished_run(run.parent)):
+        if run.parent and (name := self._find_unfinished_run(run.parent)):
             return f"its run is part of unfinished run {name}: finish or cancel that run, then forget the text again"
         return ""
 
-    def _unfinished_run(self, stream: int) -> str:
+    def _find_unfinished_run(self, stream: int) -> str:
         """Return the name of an unfinished run: this one, or one that needs it directly or indirectly."""
         waiting, seen = [stream], set[int]()
         while waiting:

@@ -31,7 +31,7 @@ class RemnantSearch(msgspec.Struct, frozen=True):
     values: dict[bytes, bytes] = {}
     """The first bytes of large values that may be deleted, by object id."""
 
-    def after(self, gone: Iterable[bytes]) -> list[bytes]:
+    def exclude_deleted(self, gone: Iterable[bytes]) -> list[bytes]:
         """Return what to look for once some of the values are deleted."""
         values = [self.values[identity] for identity in gone if identity in self.values]
         return [one for one in (*self.rows, *values) if len(one.strip(b"\0")) >= SEARCHED_MIN]
@@ -44,7 +44,7 @@ def remnants_of(
     if not engine.store.one_host:
         return RemnantSearch()
     rows = [one for text in texts for one in spellings(text)]
-    cuts = pieces.cut_all(
+    cuts = pieces.split_all(
         None, [pieces.MemoryText(memory.text, 0, (memory.about, memory.user, *memory.tags)) for memory in memories]
     )
     rows += [part.terms.encode()[:_BEGINNING] for cut in cuts for part in cut.parts]

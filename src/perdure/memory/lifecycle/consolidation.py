@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.errors import WrongType
-from perdure.memory.arguments import MemoryRequest, read_text
-from perdure.memory.lifecycle.extraction import extracted
-from perdure.memory.read import listed, marks_between
+from perdure.memory.arguments import MemoryRequest, check_text
+from perdure.memory.lifecycle.extraction import select_texts
+from perdure.memory.read import list_memories, marks_between
 from perdure.memory.results import Memory, MemoryQuery
 from perdure.values.limits import CONSOLIDATED_MAX
 
@@ -42,7 +42,7 @@ def groups(engine: Engine, older_than: float, user: str, about: str) -> list[Epi
     if not engine.is_known():
         return []
     until = engine.store.clock.wall_ms() - int(older_than * 1000)
-    found = listed(engine, MemoryQuery(kind="episodic", user=user, about=about, until=until))
+    found = list_memories(engine, MemoryQuery(kind="episodic", user=user, about=about, until=until))
     marks = marks_between(engine, [recalled.id for recalled in found])
     taken = {relation.other for relation in marks if relation.what == "derived"}
     weeks: dict[tuple[object, ...], list[Memory]] = {}
@@ -60,7 +60,7 @@ def groups(engine: Engine, older_than: float, user: str, about: str) -> list[Epi
 
 def extractive_summary(texts: list[str]) -> str:
     """Return a default summary: the few texts that cover most of the others, unchanged."""
-    return "\n".join(texts[place] for place in extracted(texts, max(1, round(math.sqrt(len(texts))))))
+    return "\n".join(texts[place] for place in select_texts(texts, max(1, round(math.sqrt(len(texts))))))
 
 
 def wishes(group: EpisodeGroup, said: object) -> list[MemoryRequest]:
@@ -89,4 +89,4 @@ def _texts(said: object) -> Sequence[str]:
         return [said]
     if not isinstance(said, Iterable):
         raise WrongType(f"summarise= must return a text, a list of texts or None, not {type(said).__name__}")
-    return [read_text(one) for one in said]
+    return [check_text(one) for one in said]

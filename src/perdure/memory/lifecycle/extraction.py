@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from perdure.memory.recall.terms import terms
 
 
-def extracted(texts: Sequence[str], most: int) -> list[int]:
+def select_texts(texts: Sequence[str], most: int) -> list[int]:
     """Return the positions of the texts to keep. Deterministic.
 
     >>> extracted(["checked the mail", "the hotel in Oslo is full in May", "checked the mail", "chose the train"], 2)

@@ -17,7 +17,7 @@ import msgspec
 from perdure.errors import PerdureError
 from perdure.kernel.protocol import Protocol, Read
 from perdure.memory import pieces
-from perdure.memory.read import by_id
+from perdure.memory.read import find_by_id
 from perdure.memory.recall import vector_index
 from perdure.memory.recall.embedders import Embedder, embedder_in, table
 from perdure.memory.recall.ranking import MEANING, MEANING_OF_TABLE
@@ -79,18 +79,18 @@ def _reembed(engine: Engine, progress: ReembedProgress) -> ReembedResult:
     if not engine.is_known():
         return ReembedResult(embedder.id if embedder else "", 0, 0)
     engine.place.end_background(engine)
-    read = _read_all(engine, embedder, progress, lambda: False)
+    read = _index_and_embed(engine, embedder, progress, lambda: False)
     if embedder is None:
         return ReembedResult("", read, _total(engine))
     while engine.store.submit(_WriteVectors([Statement("drop_other_vectors", (engine.stream, embedder.id, 1000))])):
         pass
-    vector_index.let_go_of_others(engine, embedder.id)
+    vector_index.drop_other_models(engine, embedder.id)
     indexed = engine.store.submit(_CreateIndex(embedder))
     engine.place.vectors[engine.stream, "reader", embedder.id] = _ReembedState()
     return ReembedResult(embedder.id, read, _total(engine), indexed)
 
 
-def others(engine: Engine, embedder: Embedder) -> dict[str, int]:
+def count_other_vectors(engine: Engine, embedder: Embedder) -> dict[str, int]:
     """Return the number of vectors of other models, by model id; `reembed` drops them."""
     rows = engine.store.read("vectors_by_model", (engine.stream,))
     return {str(which): int(count) for which, count in rows if which != embedder.id}
@@ -130,7 +130,7 @@ def _begin(engine: Engine, embedder: Embedder, state: _ReembedState, has: int) -
     def work() -> None:
         # The store may be closed at any time: the next process continues.
         with suppress(PerdureError):
-            _read_all(engine, embedder, lambda done, total: None, over.is_set)
+            _index_and_embed(engine, embedder, lambda done, total: None, over.is_set)
             state.instead = state.instead if over.is_set() else None
 
     thread = threading.Thread(target=work, name="perdure-reembed", daemon=True)
@@ -143,7 +143,9 @@ def _begin(engine: Engine, embedder: Embedder, state: _ReembedState, has: int) -
     thread.start()
 
 
-def _read_all(engine: Engine, embedder: Embedder | None, progress: ReembedProgress, over: Callable[[], bool]) -> int:
+def _index_and_embed(
+    engine: Engine, embedder: Embedder | None, progress: ReembedProgress, over: Callable[[], bool]
+) -> int:
     """Index memories without pieces, then embed. Returns how many memories there were."""
     store, after, count = engine.store, "", 0
     while not over() and (rows := store.read("memories_without_chunks", (engine.stream, after, BATCH))):
@@ -166,14 +168,18 @@ def _total(engine: Engine) -> int:
 
 
 def _write(engine: Engine, embedder: Embedder | None, ids: Sequence[str]) -> int:
-    there = by_id(engine, ids)
-    cuts = zip(there.values(), pieces.cut_all(embedder, [_said(memory) for memory in there.values()]), strict=True)
+    there = find_by_id(engine, ids)
+    cuts = zip(
+        there.values(),
+        pieces.split_all(embedder, [_make_memory_text(memory) for memory in there.values()]),
+        strict=True,
+    )
     puts = [put for memory, cut in cuts for put in _puts(engine, memory, cut)]
     engine.store.submit(_WriteVectors(puts))
     return len(there)
 
 
-def _said(memory: Memory) -> pieces.MemoryText:
+def _make_memory_text(memory: Memory) -> pieces.MemoryText:
     return pieces.MemoryText(
         memory.text, round(memory.valid_from.timestamp() * 1000), (memory.about, memory.user, *memory.tags)
     )

@@ -13,11 +13,11 @@ from perdure.journal.retention_rules import MEMORIES, RetentionRule
 from perdure.kernel.protocol import Protocol, drive_sync
 from perdure.memory.erasure.find import SUFFIX
 from perdure.memory.erasure.forget import forget_some
-from perdure.memory.lifecycle.usage import ALWAYS, DAY_MS, last_used, worth, write_uses
-from perdure.memory.read import MemoryRow, made, rows_of
+from perdure.memory.lifecycle.usage import ALWAYS, DAY_MS, read_last_use, worth, write_uses
+from perdure.memory.read import MemoryRow, build_memories, rows_of
 from perdure.memory.results import KINDS, Memory, MemoryQuery
 from perdure.platform.files import atomic_write, make_folder
-from perdure.values.codec.decoder import as_plain_dicts
+from perdure.values.codec.decoder import decode_as_dicts
 from perdure.values.limits import GC_BATCH
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class OutdatedMemories(msgspec.Struct, frozen=True):
         return len(self.expired) + len(self.old)
 
 
-def outdated(engine: Engine) -> OutdatedMemories:
+def find_outdated(engine: Engine) -> OutdatedMemories:
     """Return what `gc` would drop now. Memories of importance 1 stay unless they have expired."""
     rules = {rule.kind: rule for rule in retention(engine)}
     now = engine.store.clock.wall_ms()
@@ -75,7 +75,8 @@ def outdated(engine: Engine) -> OutdatedMemories:
     gone: dict[str, MemoryRow] = {}
     for rule, kinds in _scopes(rules):
         gone.update(
-            (memory.id, memory) for memory in _beyond(rule, [memory for memory in left if memory.kind in kinds], now)
+            (memory.id, memory)
+            for memory in _iterate_beyond_rule(rule, [memory for memory in left if memory.kind in kinds], now)
         )
     return OutdatedMemories(expired, tuple(gone.values()))
 
@@ -88,12 +89,12 @@ def _scopes(rules: dict[str, MemoryRetention]) -> Iterator[tuple[MemoryRetention
         yield rules[ALL], [kind for kind in KINDS if kind not in own]
 
 
-def _beyond(rule: MemoryRetention, there: Sequence[MemoryRow], now: int) -> Iterator[MemoryRow]:
+def _iterate_beyond_rule(rule: MemoryRetention, there: Sequence[MemoryRow], now: int) -> Iterator[MemoryRow]:
     """Yield memories unused for too long; then, above the maximum number, those of least worth."""
     oldest = now - int(rule.keep_days * DAY_MS) if rule.keep_days is not None else 0
     young = []
     for memory in there:
-        if last_used(memory) < oldest:
+        if read_last_use(memory) < oldest:
             yield memory
         else:
             young.append(memory)
@@ -105,11 +106,11 @@ def _beyond(rule: MemoryRetention, there: Sequence[MemoryRow], now: int) -> Iter
 def apply_retention(engine: Engine, folder: str, tell: MemoryGcProgress) -> tuple[int, tuple[str, ...]]:
     """Apply the rules. Returns the number of dropped memories, and the archives."""
     write_uses(engine)
-    found = outdated(engine)
+    found = find_outdated(engine)
     files, done = list[str](), 0
     for batch, archived in [*_batches(found.expired, archived=False), *_batches(found.old, archived=True)]:
         if archived:
-            files.append(archive_memories(folder, made_from(engine, batch)))
+            files.append(archive_memories(folder, read_memories(engine, batch)))
         reason = LET_GO if archived else "its time has run out"
         drive_sync(engine.store, forget_some(engine, [memory.id for memory in batch], reason))
         done += len(batch)
@@ -121,10 +122,10 @@ def _batches(found: Sequence[MemoryRow], *, archived: bool) -> list[tuple[Sequen
     return [(found[start : start + GC_BATCH], archived) for start in range(0, len(found), GC_BATCH)]
 
 
-def made_from(engine: Engine, kept: Sequence[MemoryRow]) -> list[Memory]:
+def read_memories(engine: Engine, kept: Sequence[MemoryRow]) -> list[Memory]:
     """Return the memories of some rows."""
-    with as_plain_dicts():
-        return made(engine, [msgspec.structs.astuple(memory) for memory in kept])
+    with decode_as_dicts():
+        return build_memories(engine, [msgspec.structs.astuple(memory) for memory in kept])
 
 
 def archive_memories(folder: str, memories: Sequence[Memory]) -> str:
@@ -133,9 +134,9 @@ def archive_memories(folder: str, memories: Sequence[Memory]) -> str:
     path = os.path.join(os.path.abspath(folder), min(recalled.id for recalled in memories) + SUFFIX)
     with atomic_write(path) as file:
         for memory in sorted(memories, key=lambda recalled: recalled.id):
-            file.write(msgspec.json.encode(memory, enc_hook=_plain) + b"\n")
+            file.write(msgspec.json.encode(memory, enc_hook=_to_plain) + b"\n")
     return path
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     return repr(value)

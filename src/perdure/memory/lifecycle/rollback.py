@@ -17,12 +17,12 @@ from perdure.journal.memory_writes import Retraction, SaveMemory
 from perdure.kernel.agent_write import write
 from perdure.kernel.protocol import Protocol, Read
 from perdure.memory.arguments import MemoryRequest
-from perdure.memory.read import by_id, listed, marks_between
-from perdure.memory.remember import asked
+from perdure.memory.read import find_by_id, list_memories, marks_between
+from perdure.memory.remember import make_writes
 from perdure.memory.results import Memory, MemoryQuery
 from perdure.platform.failpoints import Site
 from perdure.records.memories import SuccessorBridge
-from perdure.run.answers import current_user
+from perdure.run.answers import find_current_user
 from perdure.store.rows import RelationRow
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def rollback(engine: Engine, bad: RollbackSelection, reason: str, by: str | None
     """Withdraw memories, at once or with the enclosing step."""
     if not (yield Read(engine.is_known)):
         return RollbackResult()
-    planned: _RollbackPlan | None = yield Read(_planned, (engine, bad, reason, by or current_user()))
+    planned: _RollbackPlan | None = yield Read(_plan_rollback, (engine, bad, reason, by or find_current_user()))
     if planned is None:
         return RollbackResult()
     yield from write(engine, Site.MEMORY, [Retraction(planned.record), *planned.keeps])
@@ -80,7 +80,7 @@ def rollback(engine: Engine, bad: RollbackSelection, reason: str, by: str | None
 
 def preview(engine: Engine, bad: RollbackSelection) -> RollbackResult:
     """Return what `rollback` would do. Memories that it would store again have no ids yet."""
-    planned = _planned(engine, bad, "", "")
+    planned = _plan_rollback(engine, bad, "", "")
     return RollbackResult() if planned is None else msgspec.structs.replace(planned.report, kept=())
 
 
@@ -90,10 +90,10 @@ class _RollbackPlan(msgspec.Struct, frozen=True):
     report: RollbackResult
 
 
-def _planned(engine: Engine, bad: RollbackSelection, reason: str, by: str) -> _RollbackPlan | None:
-    own = [memory for memory in _from(engine, bad) if not memory.withdrawn]
-    seen = _seen_from(engine, bad)
-    derived = _made_of(engine, [memory.id for memory in own])
+def _plan_rollback(engine: Engine, bad: RollbackSelection, reason: str, by: str) -> _RollbackPlan | None:
+    own = [memory for memory in _find_from_source(engine, bad) if not memory.withdrawn]
+    seen = _find_repetitions(engine, bad)
+    derived = _find_derived(engine, [memory.id for memory in own])
     going = {memory.id: memory for memory in (*own, *derived)}
     marks = marks_between(engine, list(going))
     aliases = dict.fromkeys(
@@ -101,13 +101,13 @@ def _planned(engine: Engine, bad: RollbackSelection, reason: str, by: str) -> _R
     )
     if not going and not aliases:
         return None
-    again = dict(_confirmed_elsewhere(marks, going, bad))
+    again = dict(_find_confirmed(marks, going, bad))
     replaced = [row.id for row in marks if row.what == "superseded" and row.other in going and row.id not in going]
     touched = dict.fromkeys([*replaced, *(row.id for row in seen if row.id not in going)])
     why = reason or _describe(bad)
     bridged = tuple(_bridges(marks, going))
     record = r.MemoryWithdrawn(engine.stream, (*going, *aliases), why, by, tuple(touched), bridged)
-    keeps = asked(engine, [_as_said_by(going[which], row) for which, row in again.items()])
+    keeps = make_writes(engine, [_make_request(going[which], row) for which, row in again.items()])
     fresh = tuple(msgspec.structs.replace(new_memory, compares=False) for new_memory in keeps)
     names = tuple(memory.id for memory in derived if memory.id not in {one.id for one in own})
     over = {one.id for one in bridged if one.valid <= engine.store.clock.wall_ms()}
@@ -135,8 +135,8 @@ def _bridges(marks: Sequence[RelationRow], going: Container[str]) -> Iterator[Su
                 )
 
 
-def _from(engine: Engine, bad: RollbackSelection) -> list[Memory]:
-    found = listed(engine, MemoryQuery(source=bad.source, run=bad.run, all=True))
+def _find_from_source(engine: Engine, bad: RollbackSelection) -> list[Memory]:
+    found = list_memories(engine, MemoryQuery(source=bad.source, run=bad.run, all=True))
     since = bad.since
     return [
         memory
@@ -145,19 +145,19 @@ def _from(engine: Engine, bad: RollbackSelection) -> list[Memory]:
     ]
 
 
-def _seen_from(engine: Engine, bad: RollbackSelection) -> list[RelationRow]:
+def _find_repetitions(engine: Engine, bad: RollbackSelection) -> list[RelationRow]:
     rows = engine.store.read("memories_repeated_by", (engine.stream, bad.source)) if bad.source and not bad.run else []
     return [relation for relation in (RelationRow(*row) for row in rows) if relation.at >= bad.since]
 
 
-def _made_of(engine: Engine, ids: Sequence[str]) -> list[Memory]:
+def _find_derived(engine: Engine, ids: Sequence[str]) -> list[Memory]:
     """Return all memories derived from some, directly or indirectly."""
     known, level = set(ids), list(ids)
     while level:
         rows = marks_between(engine, level)
         level = sorted({row.id for row in rows if row.what == "derived" and row.other in known} - known)
         known.update(level)
-    found = by_id(engine, sorted(known - set(ids)))
+    found = find_by_id(engine, sorted(known - set(ids)))
     return [memory for memory in found.values() if not memory.withdrawn]
 
 
@@ -165,7 +165,7 @@ def _is(bad: RollbackSelection, row: RelationRow) -> bool:
     return row.at >= bad.since and (not bad.source or row.source == bad.source)
 
 
-def _confirmed_elsewhere(
+def _find_confirmed(
     marks: Sequence[RelationRow], going: dict[str, Memory], bad: RollbackSelection
 ) -> list[tuple[str, RelationRow]]:
     """Return what another named source has confirmed. A repetition without a source may only echo this one."""
@@ -180,7 +180,7 @@ def _confirmed_elsewhere(
     ]
 
 
-def _as_said_by(memory: Memory, row: RelationRow) -> MemoryRequest:
+def _make_request(memory: Memory, row: RelationRow) -> MemoryRequest:
     valid_from, valid_to = int(memory.valid_from.timestamp() * 1000), memory.valid_to
     return MemoryRequest(
         memory.text,

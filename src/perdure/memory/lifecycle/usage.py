@@ -31,12 +31,12 @@ def worth(memory: MemoryRow, now: int) -> float:
     """Return the worth of a memory at a time; 0 if it is superseded by then."""
     if memory.ended and memory.replaced <= now:
         return 0.0
-    idle = max(0, now - last_used(memory)) / DAY_MS
+    idle = max(0, now - read_last_use(memory)) / DAY_MS
     decay = 1.0 if memory.importance >= ALWAYS else 0.5 ** (idle / HALF_LIFE_DAYS)
     return memory.importance * (1 + math.log2(1 + memory.uses)) * decay
 
 
-def last_used(memory: MemoryRow) -> int:
+def read_last_use(memory: MemoryRow) -> int:
     """Return when a memory was recorded or last recalled."""
     return max(memory.recorded, memory.last)
 
@@ -45,7 +45,7 @@ class UnrecordedUses(dict[str, tuple[int, int]]):
     """Memories that an agent has recalled and not yet recorded as used: how often, and when last."""
 
 
-def recalled_by(engine: Engine) -> UnrecordedUses:
+def find_unrecorded_uses(engine: Engine) -> UnrecordedUses:
     """Return the unrecorded uses. They are recorded before the agent closes its store."""
 
     def make() -> UnrecordedUses:
@@ -57,7 +57,7 @@ def recalled_by(engine: Engine) -> UnrecordedUses:
 
 def write_uses(engine: Engine) -> None:
     """Record uses, if there are any."""
-    if recalled_by(engine):
+    if find_unrecorded_uses(engine):
         engine.store.submit(RecordUses(engine))
 
 
@@ -65,16 +65,16 @@ def note(engine: Engine, found: Iterable[Memory]) -> None:
     """Count a recall of some memories. Uncommitted memories are skipped: they may never be committed."""
     if engine.store.read_only:
         return
-    now, recalled = engine.store.clock.wall_ms(), recalled_by(engine)
+    now, recalled = engine.store.clock.wall_ms(), find_unrecorded_uses(engine)
     for memory in found:
         if memory.entry[0]:
             uses, _ = recalled.get(memory.id, (0, 0))
             recalled[memory.id] = (uses + 1, now)
 
 
-def written(engine: Engine) -> list[Statement]:
+def flush_statements(engine: Engine) -> list[Statement]:
     """Return the statements that record the buffered uses, and empty the buffer."""
-    recalled = recalled_by(engine)
+    recalled = find_unrecorded_uses(engine)
     noted = dict(recalled)
     recalled.clear()
     return [Statement("count_memory_use", (engine.stream, which, *use)) for which, use in sorted(noted.items())]
@@ -86,7 +86,7 @@ class RecordUses(UnitOfWork[None]):
     site = Site.MEMORY
 
     def __init__(self, engine: Engine) -> None:
-        self._statements = written(engine)
+        self._statements = flush_statements(engine)
 
     def script(self) -> Script[None]:
         yield FinalBatch(self._statements)

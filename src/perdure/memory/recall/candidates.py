@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from perdure.memory.pieces import arranged, nearer, parsed
+from perdure.memory.pieces import add_similarities, arrange_rows, parsed
 from perdure.memory.recall import ranking
 from perdure.memory.recall.draw import (
     CandidateQuery,
@@ -24,11 +24,11 @@ from perdure.memory.recall.draw import (
     StoreCandidates,
     UnfilteredCandidates,
 )
-from perdure.memory.recall.embedders import Embedder, read
+from perdure.memory.recall.embedders import Embedder, embed_texts
 from perdure.memory.recall.lexical import AFTER, BEFORE, IndexStatistics, RecallQuestion, TermIndex
-from perdure.memory.recall.nearest import StoreComparison, VectorComparison, compared, in_store_of
+from perdure.memory.recall.nearest import StoreComparison, VectorComparison, compare, store_compares_vectors
 from perdure.memory.recall.piece_cache import cache_of
-from perdure.memory.recall.statistics import is_stale, known
+from perdure.memory.recall.statistics import is_stale, read_statistics
 from perdure.values.limits import RECALL_ALL, RECALL_EXACT, RECALL_WIDE
 
 if TYPE_CHECKING:
@@ -67,30 +67,30 @@ class IndexSearch:
         self._narrow = narrow
         """Whether the filter asks for more than that a memory is current."""
 
-    def found(self, embedder: Embedder | None, *, sure: bool = False) -> RecallCandidates:
+    def find_candidates(self, embedder: Embedder | None, *, sure: bool = False) -> RecallCandidates:
         """Return the candidates. Most memories are current, so checking the few chosen ones is enough."""
-        few, many = self._few(embedder)
+        few, many = self._list_if_few(embedder)
         if not many:
-            return self._all(few, embedder)
-        engine, scope = self._engine, known(self._engine)
+            return self._read_all(few, embedder)
+        engine, scope = self._engine, read_statistics(self._engine)
         engine.store.keep_warm()
         sure = sure or self._narrow
-        wanted = self._wanted(scope, embedder, _HITS_FILTERED if sure else _HITS)
+        wanted = self._make_query(scope, embedder, _HITS_FILTERED if sure else _HITS)
         draw = self._draw(wanted, few, sure=sure)
         spots = draw.places(engine.store)
         if is_stale(engine, draw.newest):
-            return self.found(embedder, sure=sure)
+            return self.find_candidates(embedder, sure=sure)
         if isinstance(draw, StoreCandidates) and (draw.all or not spots):
-            return self._all(draw.all, embedder)
-        return self._around(scope, wanted, spots, sure=sure)
+            return self._read_all(draw.all, embedder)
+        return self._read_neighbours(scope, wanted, spots, sure=sure)
 
-    def _few(self, embedder: Embedder | None) -> tuple[list[int], bool]:
+    def _list_if_few(self, embedder: Embedder | None) -> tuple[list[int], bool]:
         """Return the pieces that pass the filter if they can be listed, and whether they are too many to compare."""
-        if self._narrow and embedder is not None and in_store_of(self._engine):
+        if self._narrow and embedder is not None and store_compares_vectors(self._engine):
             return [], True  # the store answers this together with the rest
-        if not self._narrow and known(self._engine).total > RECALL_ALL:
+        if not self._narrow and read_statistics(self._engine).total > RECALL_ALL:
             return [], True
-        ids = self._listed(self._most if self._narrow else RECALL_ALL)
+        ids = self._list_pieces(self._most if self._narrow else RECALL_ALL)
         return ids, len(ids) > RECALL_ALL
 
     @property
@@ -106,31 +106,31 @@ class IndexSearch:
             return StoreCandidates(wanted, wanted.beside, RECALL_ALL, RECALL_WIDE)
         return ListedCandidates(wanted, few) if self._narrow and len(few) <= self._most else CheckedCandidates(wanted)
 
-    def _listed(self, most: int) -> list[int]:
+    def _list_pieces(self, most: int) -> list[int]:
         """Return the pieces that pass the filter, at most `most` + 1 of them."""
         args = (self._engine.stream, *self._filters, most + 1)
         return [piece_id for (piece_id,) in self._engine.store.read("matching_chunks", args)]
 
-    def _wanted(self, scope: IndexStatistics, embedder: Embedder | None, hits: int) -> CandidateQuery:
+    def _make_query(self, scope: IndexStatistics, embedder: Embedder | None, hits: int) -> CandidateQuery:
         words = list(self._words(scope, hits))
-        owner, beside = self._engine.stream, self._beside(embedder, scope)
+        owner, beside = self._engine.stream, self._compare_vectors(embedder, scope)
         return CandidateQuery(owner, _json(words) if words else "", self._asked.spans, beside, self._filters)
 
-    def _beside(self, embedder: Embedder | None, scope: IndexStatistics) -> VectorComparison | None:
+    def _compare_vectors(self, embedder: Embedder | None, scope: IndexStatistics) -> VectorComparison | None:
         if embedder is None:
             return None
-        [vector] = read(embedder, [ranking.embedding_query(self._asked, scope)])
-        return compared(self._engine, embedder.id, vector)
+        [vector] = embed_texts(embedder, [ranking.make_embedding_query(self._asked, scope)])
+        return compare(self._engine, embedder.id, vector)
 
-    def _all(self, ids: Sequence[int], embedder: Embedder | None) -> RecallCandidates:
+    def _read_all(self, ids: Sequence[int], embedder: Embedder | None) -> RecallCandidates:
         *filters, _, past = self._filters  # without the time of the question
         made = cache_of(self._engine).among(self._engine.store, (*filters, past), ids)
-        beside = self._beside(embedder, made.scope)
+        beside = self._compare_vectors(embedder, made.scope)
         there = made.arranged
-        pieces = there.pieces if beside is None else nearer(there, beside.of(there.ids))
+        pieces = there.pieces if beside is None else add_similarities(there, beside.similarities(there.ids))
         return RecallCandidates(pieces, there.memories, made.scope, terms=made.terms)
 
-    def _around(
+    def _read_neighbours(
         self, scope: IndexStatistics, wanted: CandidateQuery, spots: Mapping[int, PiecePosition], *, sure: bool
     ) -> RecallCandidates:
         """Return the drawn pieces and their neighbours: those that pass the filter, or all."""
@@ -142,8 +142,8 @@ class IndexSearch:
             near = {piece_id: distance for piece_id, *_, distance in rows if distance is not None}
         else:
             rows = store.read(name, where)
-            near = beside.of([row[0] for row in rows]) if beside is not None else {}
-        made = arranged([parsed(row, self._asked.wanted) for row in rows], near)
+            near = beside.similarities([row[0] for row in rows]) if beside is not None else {}
+        made = arrange_rows([parsed(row, self._asked.wanted) for row in rows], near)
         return RecallCandidates(made.pieces, made.memories, scope, sure)
 
     def _words(self, scope: IndexStatistics, most: int) -> Iterator[tuple[str, int]]:
@@ -165,7 +165,7 @@ class IndexSearch:
         for term in rare or sorted(there, key=having.__getitem__)[:1]:
             yield scope.rarity(term), term
         for term in there:
-            if scope.common(term):
+            if scope.is_common(term):
                 continue
             having_of, rare_enough = scope.having, _RARE_STAND_IN * most
             near = (

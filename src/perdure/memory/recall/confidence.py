@@ -20,10 +20,10 @@ LENT = 0.3
 
 def confidence(hit: RecallMatch, asked: RecallQuestion, scope: IndexStatistics, middle: float) -> float:
     """Return the confidence of a match. `middle` is the average similarity of the pieces that were compared."""
-    return 1 - (1 - _covered(hit, asked, scope)) * (1 - _nearer(hit.meaning, middle))
+    return 1 - (1 - _compute_coverage(hit, asked, scope)) * (1 - _rescale_meaning(hit.meaning, middle))
 
 
-def _covered(hit: RecallMatch, asked: RecallQuestion, scope: IndexStatistics) -> float:
+def _compute_coverage(hit: RecallMatch, asked: RecallQuestion, scope: IndexStatistics) -> float:
     """Return the share of the question that the words of a memory cover."""
     worth = {term: scope.rarity(term) for term in asked.terms}
     has = {**dict.fromkeys(hit.lent, LENT), **dict.fromkeys(hit.own, 1.0)}
@@ -35,7 +35,7 @@ def _covered(hit: RecallMatch, asked: RecallQuestion, scope: IndexStatistics) ->
     return min(1.0, got / total) if total else 0.0
 
 
-def _nearer(meaning: float, middle: float) -> float:
+def _rescale_meaning(meaning: float, middle: float) -> float:
     return min(1.0, max(0.0, meaning - middle) / (1 - middle)) if middle < 1 else 0.0
 
 

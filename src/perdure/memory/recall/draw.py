@@ -48,7 +48,7 @@ class CandidateQuery(msgspec.Struct, frozen=True):
         """How many pieces are drawn by words: more if there is no embedder."""
         return RECALL_WORDS if self.beside is not None else RECALL_WORDS + RECALL_MEANING
 
-    def of_days(self) -> Iterator[Statement]:
+    def day_queries(self) -> Iterator[Statement]:
         """Yield the queries for pieces of the named days."""
         for span in self.spans:
             first, last = span.first.toordinal(), span.last.toordinal() + LATE_DAYS
@@ -77,21 +77,21 @@ class UnfilteredCandidates:
 
     def places(self, store: Store) -> dict[int, PiecePosition]:
         wanted, beside, count = self._wanted, self._wanted.beside, RECALL_MEANING
-        queries = [_NOW, *wanted.of_days()]
+        queries = [_NOW, *wanted.day_queries()]
         if wanted.words:
             queries.append(Statement("positions_with_words", (wanted.words, wanted.by_words)))
         if beside is None:
             [(self.newest,)], *others = store.read_all(queries)
             return _spots(others)
-        ids, near = beside.asked(count)
+        ids, near = beside.nearest_query(count)
         [(self.newest,)], *others, rows = store.read_all([*queries, near])
         while len(rows) < len(ids) // 2 and count < RECALL_MEANING << TRIES:
             # Most of them were erased by another process, and this process learns of it now.
-            beside.gone(set(ids) - {row[0] for row in rows})
+            beside.exclude(set(ids) - {row[0] for row in rows})
             count *= 2
-            ids, near = beside.asked(count)
+            ids, near = beside.nearest_query(count)
             [rows] = store.read_all([near])
-        beside.gone(set(ids) - {row[0] for row in rows})
+        beside.exclude(set(ids) - {row[0] for row in rows})
         return _spots([*others, rows])
 
 
@@ -109,9 +109,9 @@ class ListedCandidates:
         if wanted.words:
             ids += store.scan("chunks_with_words", (wanted.words, EVERY), self._first_by_words)
         if wanted.beside is not None:
-            ids += wanted.beside.best(RECALL_MEANING, self._among)
+            ids += wanted.beside.find_nearest(RECALL_MEANING, self._among)
         where = Statement("positions_of_chunks", (_json(ids),))
-        [(self.newest,)], *found = store.read_all([_NOW, where, *wanted.of_days()])
+        [(self.newest,)], *found = store.read_all([_NOW, where, *wanted.day_queries()])
         return _spots(found)
 
     def _first_by_words(self, rows: Iterable[Row]) -> list[int]:
@@ -130,27 +130,27 @@ class CheckedCandidates:
 
     def places(self, store: Store) -> dict[int, PiecePosition]:
         wanted, beside = self._wanted, self._wanted.beside
-        [(self.newest,)], *found = store.read_all([_NOW, *wanted.of_days()])
+        [(self.newest,)], *found = store.read_all([_NOW, *wanted.day_queries()])
         if wanted.words:
             hits = [piece_id for (piece_id,) in store.read("chunks_with_words", (wanted.words, EVERY))]
-            found.append(self._first(store, lambda count: hits[:count], wanted.by_words))
+            found.append(self._read_first_passing(store, lambda count: hits[:count], wanted.by_words))
         if beside is not None:
-            found.append(self._first(store, beside.best, RECALL_MEANING))
+            found.append(self._read_first_passing(store, beside.find_nearest, RECALL_MEANING))
         return _spots(found)
 
-    def _first(self, store: Store, best: Callable[[int], Sequence[int]], wanted: int) -> Rows:
+    def _read_first_passing(self, store: Store, best: Callable[[int], Sequence[int]], wanted: int) -> Rows:
         """Return the first pieces that pass, reading the ranking in growing steps."""
         found, seen, count = Rows(), 0, WIDER * wanted
         while True:
             ids = best(count)
-            there = {row[0]: row for row in self._passing(store, ids[seen:])}
+            there = {row[0]: row for row in self._filter_passing(store, ids[seen:])}
             found += [there[piece_id] for piece_id in ids[seen:] if piece_id in there]
             if len(found) >= wanted or len(ids) < count:
                 return found[:wanted]
             # As many as needed if the rest pass at the same rate, plus a margin.
             seen, count = count, max(2 * count, 3 * count * wanted // (2 * len(found) + 1))
 
-    def _passing(self, store: Store, ids: Sequence[int]) -> Rows:
+    def _filter_passing(self, store: Store, ids: Sequence[int]) -> Rows:
         return store.read("positions_matching", (_json(ids), *self._wanted.filters)) if ids else []
 
 
@@ -169,8 +169,8 @@ class StoreCandidates:
     def places(self, store: Store) -> dict[int, PiecePosition]:
         wanted = self._wanted
         words = (wanted.words or "[]", wanted.by_words)
-        likely = self._beside.likely(wanted.filters, self._room, words, RECALL_MEANING)
-        [(self.newest,)], _, rows, *others = store.read_all([_NOW, _INDEX_FIRST, likely, *wanted.of_days()])
+        likely = self._beside.likely_query(wanted.filters, self._room, words, RECALL_MEANING)
+        [(self.newest,)], _, rows, *others = store.read_all([_NOW, _INDEX_FIRST, likely, *wanted.day_queries()])
         if rows and rows[-1][0] is None:
             return CheckedCandidates(wanted).places(store)
         self.all = [piece_id for piece_id, thread, _ in rows if thread is None]

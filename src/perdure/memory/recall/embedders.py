@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from perdure.data.search.vectors import packed, packed_rows
+from perdure.data.search.vectors import pack_vector, packed_rows
 from perdure.errors import BadEmbedder
-from perdure.store.base import Floats, holds
+from perdure.store.base import Floats, is_storable_name
 from perdure.values.limits import NAME_CHARACTERS_MAX, VECTOR_DIMENSIONS_MAX
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class FunctionEmbedder:
         return self._function(list(texts))
 
 
-def read(embedder: Embedder, texts: Sequence[str]) -> list[Floats]:
+def embed_texts(embedder: Embedder, texts: Sequence[str]) -> list[Floats]:
     """Embed texts and check the result. Returns vectors of length 1."""
     rows, dims = embedder.embed(texts), embedder.dims
     found = [len(row) for row in rows]
@@ -83,26 +83,26 @@ def read(embedder: Embedder, texts: Sequence[str]) -> list[Floats]:
         )
     if type(rows).__module__ == "numpy":
         return [Floats(vector) for vector in packed_rows(rows)]
-    return [Floats(packed(row.tolist() if hasattr(row, "tolist") else row, dims)) for row in rows]
+    return [Floats(pack_vector(row.tolist() if hasattr(row, "tolist") else row, dims)) for row in rows]
 
 
 def embedder_of(given: object) -> Embedder | None:
     """Return the embedder for an agent's argument: None means the best installed one, False none."""
     if given is None:
-        return _installed(os.environ.get(VARIABLE, ""))
+        return _find_installed(os.environ.get(VARIABLE, ""))
     if given is False:
         return None
     if isinstance(given, str):
-        return _installed(given)
-    made = given if isinstance(given, Embedder) else _made(given)
-    if not 0 < len(made.id) <= NAME_CHARACTERS_MAX or not holds(made.id):
+        return _find_installed(given)
+    made = given if isinstance(given, Embedder) else _make_embedder(given)
+    if not 0 < len(made.id) <= NAME_CHARACTERS_MAX or not is_storable_name(made.id):
         raise BadEmbedder(f"the id of an embedder must have 1 to {NAME_CHARACTERS_MAX} characters, not {made.id!r}")
     if not 0 < made.dims <= VECTOR_DIMENSIONS_MAX:
         raise BadEmbedder(f"embedder {made.id!r} has dims={made.dims}: must be from 1 to {VECTOR_DIMENSIONS_MAX}")
     return made
 
 
-def _made(given: object) -> Embedder:
+def _make_embedder(given: object) -> Embedder:
     """Make an embedder of LangChain embeddings, or of a function, with its name as the id."""
     function = getattr(given, "embed_documents", None) or given
     if not callable(function):
@@ -121,7 +121,7 @@ _HINT = (
 _NAMES = ("words", "table", "minilm")
 
 
-def _installed(wanted: str) -> Embedder | None:
+def _find_installed(wanted: str) -> Embedder | None:
     """Return the embedder of a name, or the best one that is installed."""
     if wanted and wanted not in _NAMES:
         raise BadEmbedder(f"no such embedder: {wanted!r}", hint=f"use one of {', '.join(_NAMES)}")

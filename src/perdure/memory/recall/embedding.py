@@ -51,7 +51,7 @@ class StaticEmbedder:
     def __init__(self) -> None:
         self._rows, self._scale, words = _table()
         self._pieces = WordPieces(words)
-        self._weight = self._scale * _says(len(words))
+        self._weight = self._scale * _compute_weights(len(words))
         self.dims = int(self._rows.shape[1])
         self.id = f"perdure-static-minilm-{self.dims}-1"
 
@@ -64,13 +64,13 @@ class StaticEmbedder:
 
         made = np.zeros((len(texts), self.dims), np.float32)
         for row, text in zip(made, texts, strict=True):
-            found = self._pieces.of(text)
+            found = self._pieces.split_text(text)
             if found:
                 row[:] = self._weight[found] @ self._rows[found]
         return unit(made)
 
     @functools.lru_cache(maxsize=4096)  # noqa: B019 - one table lives as long as the process
-    def alike(self, term: str, most: int = 200) -> tuple[tuple[str, float], ...]:
+    def find_similar_terms(self, term: str, most: int = 200) -> tuple[tuple[str, float], ...]:
         """Return terms with a meaning similar to one of `terms.terms`, with their similarity, nearest first.
 
         >>> [term for term, _ in StaticEmbedder().alike("trip", most=2)]
@@ -78,7 +78,7 @@ class StaticEmbedder:
         """
         import numpy as np
 
-        known, vectors = self._by_term
+        known, vectors = self._group_by_stem
         at = known.get(term)
         if at is None:
             return ()
@@ -91,16 +91,16 @@ class StaticEmbedder:
     def forms_by_term(self) -> dict[str, list[int]]:
         """Return the whole words of the table, grouped by `terms.stem`. `STEMS` has the same, for a quick start."""
         found: dict[str, list[int]] = {}
-        for word, number in self._pieces.whole():
+        for word, number in self._pieces.list_whole_words():
             found.setdefault(stem(word), []).append(number)
         return found
 
     @lazy
     def _terms(self) -> list[str]:
-        return list(self._by_term[0])
+        return list(self._group_by_stem[0])
 
     @lazy
-    def _by_term(self) -> tuple[dict[str, int], Floats]:
+    def _group_by_stem(self) -> tuple[dict[str, int], Floats]:
         """The terms of the table, and for each the mean of its forms."""
         import numpy as np
 
@@ -133,7 +133,7 @@ class LocalEmbedder:
         import numpy as np
 
         made = np.zeros((len(texts), self.dims), np.float32)
-        found = [self._pieces.framed(text) for text in texts]
+        found = [self._pieces.frame_text(text) for text in texts]
         order = sorted(range(len(found)), key=lambda at: len(found[at]))
         while order:
             # The longest row sets the width of a batch. Few word pieces at a time stay in the processor's cache.
@@ -161,24 +161,24 @@ class WordPieces:
         self._known = {piece: number for number, piece in enumerate(known)}
         self._first, self._last = self._known[_FIRST], self._known[_LAST]
         # Words repeat, so cache them, but a store full of nonsense must not fill the memory.
-        self._word = functools.lru_cache(maxsize=65536)(self._cut)
+        self._word = functools.lru_cache(maxsize=65536)(self._split_word)
 
-    def of(self, text: str) -> list[int]:
+    def split_text(self, text: str) -> list[int]:
         """Return the numbers of a text's pieces, without unknown ones."""
         return [number for word in _basic(text) for number in self._word(word)]
 
-    def framed(self, text: str) -> list[int]:
+    def frame_text(self, text: str) -> list[int]:
         """Return the pieces for a network: between its two marks, unknown words marked, truncated to its limit."""
         unknown = self._known[_UNKNOWN]
         found = [number for word in _basic(text) for number in self._word(word) or (unknown,)]
         return [self._first, *found[: LONGEST - 2], self._last]
 
-    def whole(self) -> list[tuple[str, int]]:
+    def list_whole_words(self) -> list[tuple[str, int]]:
         """Return the pieces that are whole words and not stop words."""
         known = [term for term in self._known.items() if len(term[0]) > 1 and term[0].isascii() and term[0].isalpha()]
         return [term for term in known if not is_small(term[0])]
 
-    def _cut(self, word: str) -> tuple[int, ...]:
+    def _split_word(self, word: str) -> tuple[int, ...]:
         if len(word) > 100:
             return ()
         found: list[int] = []
@@ -203,7 +203,7 @@ def unit(vectors: Floats) -> Floats:
     return (vectors / np.where(length == 0, 1, length)).astype(np.float32, copy=False)
 
 
-def _says(count: int) -> Floats:
+def _compute_weights(count: int) -> Floats:
     """Return the weight of each piece: the vocabulary is ordered by frequency, which follows Zipf's law.
 
     Smooth inverse frequency (Arora et al., 2017), with its usual constant.
@@ -236,7 +236,7 @@ def _beyond_ascii(plain: str) -> Iterator[str]:
 def _marks(chunk: str) -> Iterator[str]:
     start = 0
     for at, character in enumerate(chunk):
-        if not _alone(character):
+        if not _stands_alone(character):
             continue
         if start < at:
             yield chunk[start:at]
@@ -246,7 +246,7 @@ def _marks(chunk: str) -> Iterator[str]:
         yield chunk[start:]
 
 
-def _alone(character: str) -> bool:
+def _stands_alone(character: str) -> bool:
     if character.isascii():
         return not character.isalnum() and character.isprintable()
     return "\u3400" <= character <= "\u9fff" or unicodedata.category(character).startswith("P")

@@ -104,12 +104,12 @@ class IndexStatistics(msgspec.Struct, frozen=True):
     having: Mapping[str, int]
 
     @staticmethod
-    def of(pieces: Sequence[MemoryPiece], terms: TermIndex | None = None) -> IndexStatistics:
+    def from_pieces(pieces: Sequence[MemoryPiece], terms: TermIndex | None = None) -> IndexStatistics:
         """Compute the statistics from the pieces themselves, and from the index of all their terms if there is one."""
         having = {term: len(places) for term, places in (terms or TermIndex(pieces)).places.items()}
         return IndexStatistics(len(pieces), sum(piece.length for piece in pieces) / max(len(pieces), 1), having)
 
-    def common(self, term: str) -> bool:
+    def is_common(self, term: str) -> bool:
         """Return whether a term is too frequent to distinguish memories."""
         return self.having.get(term, 0) > max(COMMON * self.total, COMMON_FROM)
 
@@ -138,13 +138,13 @@ class TermScores(Protocol):
 
     pieces: Sequence[MemoryPiece]
 
-    def by_words(self) -> list[float]:
+    def sum_terms(self) -> list[float]:
         """Return the sum over the terms, scaled so that the best piece has 1.
 
         Time and meaning are weighed against it.
         """
 
-    def found(self, at: int, score: float) -> RecallMatch:
+    def explain_match(self, at: int, score: float) -> RecallMatch:
         """Return the explanation of a chosen piece."""
 
 
@@ -187,19 +187,19 @@ class _TermPositions:
                 yield other, share * min(rare, scope.rarity(other)) * (SATURATION + 1)
 
     def _stand_ins(self, term: str) -> list[tuple[str, float]]:
-        if self._scope.common(term):
+        if self._scope.is_common(term):
             return []
         there = (entry for entry in self._asked.alike.get(term, {}).items() if entry[0] in self._places)
         return list(islice(there, STAND_INS))
 
-    def _said(self, at: int, score: float, own: Sequence[str], lent: Sequence[str]) -> RecallMatch:
+    def _make_match(self, at: int, score: float, own: Sequence[str], lent: Sequence[str]) -> RecallMatch:
         piece, asked = self.pieces[at], self._asked
         time = closeness(asked.spans, piece.day, piece.told) if asked.spans else 0.0
         itself = tuple(term for term in own if term in piece.counts)
-        alike = tuple((term, self._in_place_of(term, piece)) for term in own if term not in piece.counts)
+        alike = tuple((term, self._find_stand_in(term, piece)) for term in own if term not in piece.counts)
         return RecallMatch(piece.memory, score, itself, tuple(lent), time, piece.likeness, alike)
 
-    def _in_place_of(self, term: str, piece: MemoryPiece) -> str:
+    def _find_stand_in(self, term: str, piece: MemoryPiece) -> str:
         return max((worth, other) for other, worth in self._sources[term] if other in piece.counts)[1]
 
 
@@ -215,10 +215,10 @@ class PlainTermScores(_TermPositions):
     ) -> None:
         super().__init__(asked, pieces, scope, terms)
         self._reached: dict[int, list[tuple[int, float]]] = {}
-        self._own = {term: self._own_of(term) for term in asked.terms}
-        self._best = {term: self._best_of(term) for term in asked.terms}
+        self._own = {term: self._score_own(term) for term in asked.terms}
+        self._best = {term: self._score_with_neighbours(term) for term in asked.terms}
 
-    def by_words(self) -> list[float]:
+    def sum_terms(self) -> list[float]:
         got = [0.0] * len(self.pieces)
         for best in self._best.values():
             for at, value in best.items():
@@ -226,12 +226,12 @@ class PlainTermScores(_TermPositions):
         most = max(got, default=0.0) or 1.0
         return [value / most for value in got]
 
-    def found(self, at: int, score: float) -> RecallMatch:
+    def explain_match(self, at: int, score: float) -> RecallMatch:
         own = [term for term, has in self._own.items() if at in has]
         lent = [term for term, has in self._best.items() if at in has and at not in self._own[term]]
-        return self._said(at, score, own, lent)
+        return self._make_match(at, score, own, lent)
 
-    def _own_of(self, term: str) -> dict[int, float]:
+    def _score_own(self, term: str) -> dict[int, float]:
         """Return the score of each piece from a term itself, or from its stand-ins."""
         own: dict[int, float] = {}
         for other, worth in self._sources[term]:
@@ -241,10 +241,10 @@ class PlainTermScores(_TermPositions):
                     own[at] = value
         return own
 
-    def _best_of(self, term: str) -> dict[int, float]:
+    def _score_with_neighbours(self, term: str) -> dict[int, float]:
         """Return the better of each piece's own score and what its neighbours lend."""
         own = self._own[term]
-        if self._scope.common(term):
+        if self._scope.is_common(term):
             return {at: COMMON_WEIGHT * value for at, value in own.items()}
         best = dict(own)
         for at, value in own.items():
@@ -277,10 +277,10 @@ class NumpyTermScores(_TermPositions):
         self._numpy = numpy
         self._asks = numpy.array([piece.asks for piece in pieces])
         self._length = numpy.array([piece.length for piece in pieces], dtype=int)
-        self._own = self._own_of_all()
-        self._best = self._best_of_all()
+        self._own = self._score_own()
+        self._best = self._score_with_neighbours()
 
-    def by_words(self) -> list[float]:
+    def sum_terms(self) -> list[float]:
         numpy = self._numpy
         got = numpy.zeros(len(self.pieces))
         for row in self._best * (1 - ASKING_LOSES * self._asks):
@@ -289,13 +289,13 @@ class NumpyTermScores(_TermPositions):
         scores: list[float] = (got / most).tolist()
         return scores
 
-    def found(self, at: int, score: float) -> RecallMatch:
+    def explain_match(self, at: int, score: float) -> RecallMatch:
         terms = self._asked.terms
         own = [term for row, term in enumerate(terms) if self._own[row, at]]
         lent = [term for row, term in enumerate(terms) if self._best[row, at] and not self._own[row, at]]
-        return self._said(at, score, own, lent)
+        return self._make_match(at, score, own, lent)
 
-    def _own_of_all(self) -> Any:
+    def _score_own(self) -> Any:
         numpy = self._numpy
         own = numpy.zeros((len(self._asked.terms), len(self.pieces)))
         found = [
@@ -312,7 +312,7 @@ class NumpyTermScores(_TermPositions):
             numpy.maximum.at(own, (numpy.repeat(rows, many), places), value)
         return own
 
-    def _best_of_all(self) -> Any:
+    def _score_with_neighbours(self) -> Any:
         numpy, own = self._numpy, self._own
         best = own.copy()
         thread = numpy.array([piece.thread for piece in self.pieces], dtype=int)
@@ -325,7 +325,7 @@ class NumpyTermScores(_TermPositions):
             _lend(numpy, own[:, :-step], shares * joined, best[:, step:])
             if step <= len(BEFORE):
                 _lend(numpy, own[:, step:], BEFORE[step - 1] * joined, best[:, :-step])
-        common = [self._scope.common(term) for term in self._asked.terms]
+        common = [self._scope.is_common(term) for term in self._asked.terms]
         best[common] = COMMON_WEIGHT * own[common]
         return best
 
@@ -339,12 +339,12 @@ def _reach(pieces: Sequence[MemoryPiece], at: int) -> Iterator[tuple[int, float]
     if here.length > LENDS_TERMS:
         return
     for step, share in enumerate(AFTER, 1):
-        if at + step < len(pieces) and _joined(here, pieces[at + step], step):
+        if at + step < len(pieces) and _are_neighbours(here, pieces[at + step], step):
             yield at + step, share + ASKING_LENDS * here.asks * (step == 1)
     for step, share in enumerate(BEFORE, 1):
-        if at >= step and _joined(here, pieces[at - step], -step):
+        if at >= step and _are_neighbours(here, pieces[at - step], -step):
             yield at - step, share
 
 
-def _joined(here: MemoryPiece, there: MemoryPiece, step: int) -> bool:
+def _are_neighbours(here: MemoryPiece, there: MemoryPiece, step: int) -> bool:
     return there.length <= LENDS_TERMS and here.thread == there.thread and there.place - here.place == step

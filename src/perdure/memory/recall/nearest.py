@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from perdure.data.search.vectors import new_table, product
+from perdure.data.search.vectors import make_table, product
 from perdure.memory.recall.index_choice import vectors_of
 from perdure.store.base import Floats, Statement, Store
 from perdure.values.locks import rlock
@@ -29,33 +29,33 @@ _GONE = 0
 class VectorComparison(Protocol):
     """A question compared with the vectors of one model."""
 
-    def best(self, count: int, among: Sequence[int] | None = None) -> list[int]:
+    def find_nearest(self, count: int, among: Sequence[int] | None = None) -> list[int]:
         """Return the nearest pieces, among some or all."""
 
-    def asked(self, count: int) -> tuple[list[int], Statement]:
+    def nearest_query(self, count: int) -> tuple[list[int], Statement]:
         """Return a query for the positions of the nearest pieces, and their numbers if only this process knows them."""
 
-    def of(self, ids: Sequence[int]) -> dict[int, float]:
+    def similarities(self, ids: Sequence[int]) -> dict[int, float]:
         """Return the similarity of some pieces, where 1 means equal. Pieces without a vector are left out."""
 
-    def gone(self, ids: Iterable[int]) -> None:
+    def exclude(self, ids: Iterable[int]) -> None:
         """Record that some of the found pieces no longer exist."""
 
 
-def compared(engine: Engine, embedder: str, vector: Floats) -> VectorComparison:
+def compare(engine: Engine, embedder: str, vector: Floats) -> VectorComparison:
     """Compare with the store if it can, else in this process."""
     store, owner = engine.store, engine.stream
     if (index := vectors_of(engine)) is not None:
         from perdure.memory.recall.vector_index import MirroredVectors
 
-        return MirroredVectors(engine, embedder, index).compared(vector)
-    if in_store_of(engine):
+        return MirroredVectors(engine, embedder, index).compare(vector)
+    if store_compares_vectors(engine):
         return StoreComparison(store, owner, embedder, vector)
     table: VectorMatrix = engine.place.vectors.setdefault((owner, "memory", embedder), VectorMatrix(owner, embedder))
-    return table.compared(store, vector)
+    return table.compare(store, vector)
 
 
-def in_store_of(engine: Engine) -> bool:
+def store_compares_vectors(engine: Engine) -> bool:
     """Return whether the store compares vectors itself. Asked once per process."""
     which = (0, "vector home", "")
     if which not in engine.place.vectors:
@@ -69,18 +69,18 @@ class VectorMatrix:
     def __init__(self, owner: int, embedder: str) -> None:
         self._which = (owner, embedder)
         self._since = 0
-        self._table = new_table()
+        self._table = make_table()
         self._pieces: list[int] = []
         self._rows: dict[int, int] = {}
         self._lock = rlock()
 
-    def compared(self, store: Store, vector: Floats) -> VectorComparison:
+    def compare(self, store: Store, vector: Floats) -> VectorComparison:
         """Compare a question with the current vectors."""
         with self._lock:
             self._catch_up(store)
         return _MatrixComparison(self, vector)
 
-    def best(self, vector: Floats, count: int, among: Sequence[int] | None) -> list[int]:
+    def find_nearest(self, vector: Floats, count: int, among: Sequence[int] | None) -> list[int]:
         """Return the nearest pieces, best first."""
         with self._lock:
             if among is None:
@@ -88,11 +88,11 @@ class VectorMatrix:
             else:
                 rows = [row for row in map(self._rows.get, among) if row is not None]
                 products = self._table.products(vector, rows)
-                best = sorted(self._table.best(products, None, count), key=lambda at: -products[at])
+                best = sorted(self._table.find_best(products, None, count), key=lambda at: -products[at])
                 chosen = [rows[at] for at in best]
             return [self._pieces[row] for row in chosen if self._pieces[row] != _GONE]
 
-    def of(self, vector: Floats, ids: Sequence[int]) -> dict[int, float]:
+    def similarities(self, vector: Floats, ids: Sequence[int]) -> dict[int, float]:
         """Return the similarity of some pieces."""
         with self._lock:
             there = [(piece_id, self._rows[piece_id]) for piece_id in ids if piece_id in self._rows]
@@ -100,7 +100,7 @@ class VectorMatrix:
         values = products if isinstance(products, list) else products.tolist()
         return {piece_id: value for (piece_id, _), value in zip(there, values, strict=True)}
 
-    def gone(self, ids: Iterable[int], size: int) -> None:
+    def exclude(self, ids: Iterable[int], size: int) -> None:
         """Remove pieces that no longer exist."""
         with self._lock:
             for piece_id in ids:
@@ -125,17 +125,17 @@ class _MatrixComparison:
         self._matrix = matrix
         self._vector = vector
 
-    def best(self, count: int, among: Sequence[int] | None = None) -> list[int]:
-        return self._matrix.best(self._vector, count, among)
+    def find_nearest(self, count: int, among: Sequence[int] | None = None) -> list[int]:
+        return self._matrix.find_nearest(self._vector, count, among)
 
-    def asked(self, count: int) -> tuple[list[int], Statement]:
-        return where(self.best(count))
+    def nearest_query(self, count: int) -> tuple[list[int], Statement]:
+        return positions_query(self.find_nearest(count))
 
-    def of(self, ids: Sequence[int]) -> dict[int, float]:
-        return self._matrix.of(self._vector, ids)
+    def similarities(self, ids: Sequence[int]) -> dict[int, float]:
+        return self._matrix.similarities(self._vector, ids)
 
-    def gone(self, ids: Iterable[int]) -> None:
-        self._matrix.gone(ids, len(self._vector))
+    def exclude(self, ids: Iterable[int]) -> None:
+        self._matrix.exclude(ids, len(self._vector))
 
 
 class StoreComparison:
@@ -146,31 +146,33 @@ class StoreComparison:
         self._owner = owner
         self.by = (embedder, vector)
 
-    def best(self, count: int, among: Sequence[int] | None = None) -> list[int]:
+    def find_nearest(self, count: int, among: Sequence[int] | None = None) -> list[int]:
         if among is not None:
-            near = self.of(among)
+            near = self.similarities(among)
             return sorted(near, key=lambda piece_id: -near[piece_id])[:count]
         return [piece for (piece,) in self._store.read("nearest_by_scan", (self._owner, *self.by, count))]
 
-    def asked(self, count: int) -> tuple[list[int], Statement]:
+    def nearest_query(self, count: int) -> tuple[list[int], Statement]:
         return [], Statement("nearest_chunks", (self._owner, *self.by, count))
 
-    def likely(self, filters: tuple[Any, ...], room: tuple[int, int], words: tuple[str, int], count: int) -> Statement:
+    def likely_query(
+        self, filters: tuple[Any, ...], room: tuple[int, int], words: tuple[str, int], count: int
+    ) -> Statement:
         """Return a query for pieces that pass a filter and have some words, or are nearest among those that pass.
 
         `room` has two limits: up to the first, all pieces are listed; above the second, nothing is returned.
         """
         return Statement("candidate_chunks", (self._owner, *filters, *room, *words, *self.by, count))
 
-    def of(self, ids: Sequence[int]) -> dict[int, float]:
+    def similarities(self, ids: Sequence[int]) -> dict[int, float]:
         wanted = msgspec.json.encode(list(ids)).decode()
         return dict(self._store.read("vector_similarity", (*self.by, wanted)))
 
-    def gone(self, ids: Iterable[int]) -> None:
+    def exclude(self, ids: Iterable[int]) -> None:
         pass  # the server no longer returns them
 
 
-def where(ids: list[int]) -> tuple[list[int], Statement]:
+def positions_query(ids: list[int]) -> tuple[list[int], Statement]:
     """Return pieces, and the query for their positions."""
     return ids, Statement("positions_of_chunks", (msgspec.json.encode(ids).decode(),))
 

@@ -14,13 +14,13 @@ import msgspec
 
 from perdure.data.search.vectors import product
 from perdure.journal.memory_writes import SaveMemory
-from perdure.memory.pieces import arranged, parsed
+from perdure.memory.pieces import arrange_rows, parsed
 from perdure.memory.recall import ranking
 from perdure.memory.recall.candidates import RecallCandidates
-from perdure.memory.recall.embedders import Embedder, read
+from perdure.memory.recall.embedders import Embedder, embed_texts
 from perdure.memory.recall.lexical import AFTER, IndexStatistics, MemoryPiece, RecallQuestion
 from perdure.memory.results import Memory, MemoryQuery
-from perdure.memory.visible import passes, promised, replaced
+from perdure.memory.visible import find_replaced, passes_filter, preview_memory
 from perdure.store.base import Statement
 from perdure.store.rows import first_number
 
@@ -65,13 +65,13 @@ class BufferedMemories:
         self._engine = engine
         self._now = engine.store.clock.wall_ms()
         self._keeps = keeps
-        self._places = self._placed()
-        self.over = replaced(keeps, query, self._now)
+        self._places = self._assign_places()
+        self.over = find_replaced(keeps, query, self._now)
         """Memories that are no longer current once these are committed."""
-        self.memories = {memory.id: memory for memory in self._passing(query)}
+        self.memories = {memory.id: memory for memory in self._filter_memories(query)}
         """Those that pass the filter, in order."""
 
-    def _placed(self) -> dict[str, int]:
+    def _assign_places(self) -> dict[str, int]:
         """Return the places that they will have in their threads, unless another writer comes first."""
         owner, store = self._engine.stream, self._engine.store
         threads = dict.fromkeys(proposed.kept.thread for proposed in self._keeps)
@@ -82,36 +82,37 @@ class BufferedMemories:
             places[new_memory.kept.id] = last[new_memory.kept.thread]
         return places
 
-    def _passing(self, query: MemoryQuery) -> list[Memory]:
+    def _filter_memories(self, query: MemoryQuery) -> list[Memory]:
         found = [
             new_memory
             for new_memory in self._keeps
-            if passes(new_memory.kept, query, self._now) and new_memory.kept.id not in self.over
+            if passes_filter(new_memory.kept, query, self._now) and new_memory.kept.id not in self.over
         ]
         return [
-            msgspec.structs.replace(promised(new_memory, self._now), place=self._places[new_memory.kept.id])
+            msgspec.structs.replace(preview_memory(new_memory, self._now), place=self._places[new_memory.kept.id])
             for new_memory in found
         ]
 
-    def together(self, memory: Memory, query: MemoryQuery) -> list[Memory]:
+    def find_neighbours(self, memory: Memory, query: MemoryQuery) -> list[Memory]:
         """Return the uncommitted neighbours of a memory that pass a filter."""
-        near = [one for one in self._passing(query) if one.thread == memory.thread and one.id != memory.id]
+        near = [one for one in self._filter_memories(query) if one.thread == memory.thread and one.id != memory.id]
         return [one for one in near if abs(one.place - memory.place) <= query.around]
 
-    def merged_with(
-        self, found: RecallCandidates, asked: RecallQuestion, embedder: Embedder | None
-    ) -> RecallCandidates:
+    def merge_into(self, found: RecallCandidates, asked: RecallQuestion, embedder: Embedder | None) -> RecallCandidates:
         """Add these to the candidates, and remove those that they supersede."""
         if not self.memories and not self.over:
             return found
         left = [piece for piece in found.pieces if found.memories[piece.memory] not in self.over]
         puts = self._puts()
         rows = [(n, *put.args[1:]) for n, put in enumerate(row for row in puts if row.name == "put_chunk")]
-        new = arranged(map(parsed, rows))
+        new = arrange_rows(map(parsed, rows))
         stored = [_PieceAddress(*rows[n][1:5]) for n in new.ids]
-        near = _nearness(puts, ranking.embedding_query(asked, found.scope), embedder)
+        near = _nearness(puts, ranking.make_embedding_query(asked, found.scope), embedder)
         middle = sum(piece.likeness for piece in left) / max(len(left), 1)
-        ends, top = self._ends(left, found.memories, stored), max((piece.thread for piece in left), default=0)
+        ends, top = (
+            self._find_thread_ends(left, found.memories, stored),
+            max((piece.thread for piece in left), default=0),
+        )
         made = []
         for piece, row in zip(new.pieces, stored, strict=True):
             thread, place = ends.get(row.thread, (top + piece.thread, 0))
@@ -129,7 +130,7 @@ class BufferedMemories:
         ]
         return [put for new_memory, kept in placed for put in new_memory.indexed(kept)]
 
-    def _ends(
+    def _find_thread_ends(
         self, left: Sequence[MemoryPiece], names: Sequence[str], new: Sequence[_PieceAddress]
     ) -> dict[str, tuple[int, int]]:
         """Return for each thread among the candidates its number and its next place."""
@@ -149,7 +150,7 @@ def _nearness(puts: Sequence[Statement], text: str, embedder: Embedder | None) -
     if embedder is None:
         return {}
     made = [put.args for put in puts if put.name == "put_chunk_vector"]
-    [question] = read(embedder, [text])
+    [question] = embed_texts(embedder, [text])
     return {
         (memory, part): product(vector, question) for _, memory, part, model, vector in made if model == embedder.id
     }
@@ -159,7 +160,7 @@ def _scope(found: RecallCandidates, left: Sequence[MemoryPiece], new: Sequence[M
     """Return the statistics of all pieces including the new ones."""
     known = found.scope
     if known.total == len(found.pieces):
-        return IndexStatistics.of([*left, *new])
+        return IndexStatistics.from_pieces([*left, *new])
     more = Counter(term for piece in new for term in piece.counts)
     having = {**known.having, **{term: known.having.get(term, 0) + count for term, count in more.items()}}
     total, length = known.total + len(new), known.total * known.mean + sum(piece.length for piece in new)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from perdure.memory.pieces import ArrangedPieces, ParsedPiece, arranged, parsed
+from perdure.memory.pieces import ArrangedPieces, ParsedPiece, arrange_rows, parsed
 from perdure.memory.recall.lexical import IndexStatistics, TermIndex
 from perdure.memory.recall.terms import drop_cached_words
 from perdure.values.limits import RECALL_CACHED
@@ -87,6 +87,6 @@ def _made(store: Store, ids: tuple[int, ...], known: dict[int, ParsedPiece]) -> 
     rows = store.read("chunks_among", (msgspec.json.encode(new).decode(),)) if new else []
     there = {piece_id: known[piece_id] for piece_id in ids if piece_id in known}
     there.update((piece.id, piece) for piece in map(parsed, rows))
-    made = arranged(there.values())
+    made = arrange_rows(there.values())
     terms = TermIndex(made.pieces)
-    return IndexedPieces(ids, there, made, terms, IndexStatistics.of(made.pieces, terms))
+    return IndexedPieces(ids, there, made, terms, IndexStatistics.from_pieces(made.pieces, terms))

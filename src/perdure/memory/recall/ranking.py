@@ -29,11 +29,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 
-from perdure.memory.dates.times import asked as times_asked
-from perdure.memory.dates.times import closeness, mentioned_times
+from perdure.memory.dates.times import closeness, find_mentioned_times, parse_question_times
 from perdure.memory.recall.lexical import IndexStatistics, MemoryPiece, RecallMatch, RecallQuestion, TermIndex, board_of
-from perdure.memory.recall.terms import asking, terms
 from perdure.memory.recall.terms import pieces as cut
+from perdure.memory.recall.terms import question_share, terms
 
 REST = 0.2
 """The share of the rest of a long text that counts towards the length of each part."""
@@ -61,11 +60,11 @@ _ONE_WORD = re.compile(r"\w+(?:['’]s\b)?")
 
 def question(text: str, today: date, alike: RelatedTerms | None = None) -> RecallQuestion:
     """Parse a question. Words that were understood as a time are not searched as terms."""
-    found, rest = times_asked(text, today)
+    found, rest = parse_question_times(text, today)
     asked = tuple(dict.fromkeys(terms(rest)))
     if found:
         asked = tuple(term for term in asked if term not in _OF_ANY_TIME)
-    others = {term: _near(term, alike) for term in asked} if alike else {}
+    others = {term: _find_stand_ins(term, alike) for term in asked} if alike else {}
     wanted = frozenset(asked).union(*others.values())
     for term, near in others.items():
         # Terms of the question itself count in full, and once.
@@ -75,7 +74,7 @@ def question(text: str, today: date, alike: RelatedTerms | None = None) -> Recal
 
 
 @functools.lru_cache(maxsize=4096)
-def _near(term: str, alike: RelatedTerms) -> Mapping[str, float]:
+def _find_stand_ins(term: str, alike: RelatedTerms) -> Mapping[str, float]:
     """Return the stand-ins of a term. They are the same for every question."""
     return {other: STANDS_IN * (near - NEAR) / (1 - NEAR) for other, near in alike(term) if near > NEAR}
 
@@ -94,22 +93,24 @@ def pieces(
     for n, (part, found) in enumerate(parts):
         # A part of a long text has more chances to match than a short text, so it counts as longer.
         length = round(found.total() + REST * (whole - found.total()))
-        days = tuple(mentioned_times(part, day))
-        made.append((part, MemoryPiece(memory, place + n, thread, found | named, length, asking(part), day, days)))
+        days = tuple(find_mentioned_times(part, day))
+        made.append(
+            (part, MemoryPiece(memory, place + n, thread, found | named, length, question_share(part), day, days))
+        )
     return made
 
 
-def embedding_query(asked: RecallQuestion, scope: IndexStatistics) -> str:
+def make_embedding_query(asked: RecallQuestion, scope: IndexStatistics) -> str:
     """Return the question for the embedder: without names and common words.
 
     A model takes a name for the topic of a sentence and finds the person, not the statement. Words match names well;
     here they only hide the rest. If nothing else would remain, nothing is removed.
     """
 
-    def kept(match: re.Match[str]) -> str:
-        return " " if any(scope.common(term) for term in terms(match.group())) else match.group()
+    def keep_word(match: re.Match[str]) -> str:
+        return " " if any(scope.is_common(term) for term in terms(match.group())) else match.group()
 
-    bare = _ONE_WORD.sub(kept, _WRITTEN_LARGE.sub(" ", asked.text))
+    bare = _ONE_WORD.sub(keep_word, _WRITTEN_LARGE.sub(" ", asked.text))
     return " ".join(bare.split()) if terms(bare) else asked.text
 
 
@@ -123,9 +124,9 @@ def rank(
     terms: TermIndex | None = None,
 ) -> list[RecallMatch]:
     """Return the k memories that best match a question, best first. If `terms` is given, the pieces are in order."""
-    board = board_of(asked, sorted(among, key=_in_order) if terms is None else among, scope, terms)
+    board = board_of(asked, sorted(among, key=_sort_key) if terms is None else among, scope, terms)
     best: dict[int, tuple[float, int]] = {}
-    for at, (piece, words) in enumerate(zip(board.pieces, board.by_words(), strict=True)):
+    for at, (piece, words) in enumerate(zip(board.pieces, board.sum_terms(), strict=True)):
         score = words + meaning * piece.likeness
         if asked.spans:
             score += TIME * closeness(asked.spans, piece.day, piece.told)
@@ -133,8 +134,8 @@ def rank(
             best[piece.memory] = (score, at)
     # Of two equal matches, the later one wins: newer facts are more likely still true.
     chosen = sorted(best.values(), key=lambda pair: (-pair[0], -pair[1]))[:k]
-    return [board.found(at, score) for score, at in chosen]
+    return [board.explain_match(at, score) for score, at in chosen]
 
 
-def _in_order(piece: MemoryPiece) -> tuple[int, int]:
+def _sort_key(piece: MemoryPiece) -> tuple[int, int]:
     return piece.thread, piece.place

@@ -29,11 +29,11 @@ class KnownStatistics(msgspec.Struct, frozen=True):
     scope: IndexStatistics
 
 
-def known(engine: Engine) -> IndexStatistics:
+def read_statistics(engine: Engine) -> IndexStatistics:
     """Return the statistics, counted on first use."""
     kept: dict[tuple[int, str, str], KnownStatistics] = engine.place.vectors
     which = (engine.stream, "known pieces", "")
-    return (kept.get(which) or kept.setdefault(which, _counted(engine))).scope
+    return (kept.get(which) or kept.setdefault(which, _count_statistics(engine))).scope
 
 
 def is_stale(engine: Engine, newest: int) -> bool:
@@ -46,7 +46,7 @@ def is_stale(engine: Engine, newest: int) -> bool:
     return True
 
 
-def _counted(engine: Engine) -> KnownStatistics:
+def _count_statistics(engine: Engine) -> KnownStatistics:
     owner = engine.stream
     queries = [Statement("last_chunk_number"), Statement("chunk_totals", (owner,)), Statement("term_counts", (owner,))]
     [(newest,)], [(total, length)], terms = engine.store.read_all(queries)

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from perdure.values.limits import WORD_CHARACTERS_MAX
-from perdure.values.words import UNSPACED, pairs, plain
+from perdure.values.words import UNSPACED, normalize, pairs
 
 PIECE_WORDS = 80
 """Longer texts are split into pieces of at most this many words.
@@ -128,7 +128,7 @@ def is_small(word: str) -> bool:
     return word in _STOP
 
 
-def asking(text: str) -> float:
+def question_share(text: str) -> float:
     """Return the share of a text's words that are in questions: answers come after questions, not in them.
 
     Only short questions count. "My first sprint ends on the 29th and I have two more to plan, can you help me?" says a
@@ -187,9 +187,9 @@ def stem(word: str) -> str:
     word = _ODD.get(word, word)
     if len(word) < 4 or not (word.isascii() and word.isalpha()):
         return word
-    word = _without_s(word)
+    word = _strip_plural(word)
     if word.endswith(_VERB_ENDINGS):  # asked at once: `embedding.py` stems its whole vocabulary
-        word = _without_verb_ending(word)
+        word = _strip_verb_ending(word)
     for ending, instead in _NOUN_ENDINGS if word.endswith(_NOUN_ENDS) else ():
         if word.endswith(ending) and len(word) - len(ending) >= 4:
             word = word[: -len(ending)] + instead
@@ -199,7 +199,7 @@ def stem(word: str) -> str:
     return word[:-1] + "i" if len(word) > 3 and word.endswith("y") else word
 
 
-def _without_s(word: str) -> str:
+def _strip_plural(word: str) -> str:
     if word.endswith("ies") and len(word) > 4:
         return word[:-3] + "y"
     if word.endswith("es") and word[-3] in "sxzh":
@@ -207,7 +207,7 @@ def _without_s(word: str) -> str:
     return word[:-1] if word.endswith("s") and word[-2] not in "su" else word
 
 
-def _without_verb_ending(word: str) -> str:
+def _strip_verb_ending(word: str) -> str:
     for ending in _VERB_ENDINGS:
         if not word.endswith(ending):
             continue
@@ -220,12 +220,12 @@ def _without_verb_ending(word: str) -> str:
 
 def _wholes(text: str) -> list[str]:
     """Return the runs of letters and digits, without possessive endings."""
-    bare = plain(text)
+    bare = normalize(text)
     return _WORD.findall(_POSSESSIVE.sub("", bare) if "'" in bare or "’" in bare else bare)
 
 
 def _split_words(whole: str) -> tuple[str, ...]:
-    return tuple(word[:WORD_CHARACTERS_MAX] for word in _split(whole))
+    return tuple(word[:WORD_CHARACTERS_MAX] for word in _split_run(whole))
 
 
 def _split_terms(whole: str) -> tuple[str, ...]:
@@ -237,7 +237,7 @@ _short_words = functools.lru_cache(maxsize=65536)(_split_words)
 _short_terms = functools.lru_cache(maxsize=65536)(_split_terms)
 
 
-def _split(whole: str) -> Iterator[str]:
+def _split_run(whole: str) -> Iterator[str]:
     """Split a run of letters and digits: a word, an identifier with its parts, or script without spaces."""
     if whole.isascii():
         if "_" in whole or not (whole.islower() or whole[1:].islower() or whole.isupper() or whole.isdigit()):

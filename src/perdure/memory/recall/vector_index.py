@@ -19,7 +19,7 @@ import msgspec
 
 from perdure.errors import StoreUnavailable
 from perdure.memory.recall.index_choice import vectors_of
-from perdure.memory.recall.nearest import VectorComparison, likeness, where
+from perdure.memory.recall.nearest import VectorComparison, likeness, positions_query
 from perdure.platform.failpoints import Site
 from perdure.store.base import FinalBatch, Floats, Script, Statement, Store, UnitOfWork
 from perdure.values.locks import rlock
@@ -64,13 +64,13 @@ class MirroredVectors:
         self._index = index
         self._lock = rlock()
 
-    def compared(self, vector: Floats) -> VectorComparison:
+    def compare(self, vector: Floats) -> VectorComparison:
         """Compare a question with the current vectors."""
         store = self._engine.store
         space = space_of(store, *self._which)
         with self._lock:
             self._catch_up(store, space)
-            _attached(self._engine, self._index, self._which[1])
+            _attach(self._engine, self._index, self._which[1])
         return _ExternalComparison(self._index, space, store, self._which[1], vector)
 
     def _catch_up(self, store: Store, space: str) -> None:
@@ -92,19 +92,19 @@ class _ExternalComparison:
         self._store = store
         self._wanted = (embedder, vector)
 
-    def best(self, count: int, among: Sequence[int] | None = None) -> list[int]:
+    def find_nearest(self, count: int, among: Sequence[int] | None = None) -> list[int]:
         if among is None:
             return self._index.nearest(self._space, self._wanted[1].numbers, count)
-        near = self.of(among)
+        near = self.similarities(among)
         return sorted(near, key=lambda piece_id: -near[piece_id])[:count]
 
-    def asked(self, count: int) -> tuple[list[int], Statement]:
-        return where(self.best(count))
+    def nearest_query(self, count: int) -> tuple[list[int], Statement]:
+        return positions_query(self.find_nearest(count))
 
-    def of(self, ids: Sequence[int]) -> dict[int, float]:
+    def similarities(self, ids: Sequence[int]) -> dict[int, float]:
         return likeness(self._store, *self._wanted, ids)
 
-    def gone(self, ids: Iterable[int]) -> None:
+    def exclude(self, ids: Iterable[int]) -> None:
         if gone := list(ids):
             self._index.drop(self._space, gone)
 
@@ -129,7 +129,7 @@ def erase(engine: Engine, ids: Sequence[str]) -> None:
         found.setdefault(embedder, []).append(piece)
     for embedder, pieces in found.items():
         index.drop(space_of(engine.store, engine.stream, embedder), pieces)
-    for embedder in _noted(engine):
+    for embedder in _read_mirrored_models(engine):
         if not _is_attached(engine, index, embedder):
             _drop_missing(engine, index, embedder)
             engine.place.vectors[engine.stream, "outside", embedder] = index
@@ -137,24 +137,24 @@ def erase(engine: Engine, ids: Sequence[str]) -> None:
 
 def note(engine: Engine, ids: Sequence[str]) -> str:
     """Return a note if memories were forgotten while the external index was not in use."""
-    if vectors_of(engine) is not None or not ids or not _noted(engine):
+    if vectors_of(engine) is not None or not ids or not _read_mirrored_models(engine):
         return ""
     where = "an external vector database, which is not in use here"
     return f"{where}, keeps vectors of it until an agent that uses it recalls or forgets something"
 
 
-def _attached(engine: Engine, index: VectorIndex, embedder: str) -> None:
+def _attach(engine: Engine, index: VectorIndex, embedder: str) -> None:
     """Attach the index once per process, after it has caught up."""
     if _is_attached(engine, index, embedder):
         return
-    if embedder not in _noted(engine):
+    if embedder not in _read_mirrored_models(engine):
         # A server role without write access works without this record.
         with suppress(*(() if engine.store.one_host else (StoreUnavailable,))):
             engine.store.submit(_NoteMirrored(engine.stream, embedder))
     [(_, has)] = engine.store.read("embedding_progress", (engine.stream, embedder))
     if index.count(space_of(engine.store, engine.stream, embedder)) > has:
         _drop_missing(engine, index, embedder)
-    let_go_of_others(engine, embedder)
+    drop_other_models(engine, embedder)
     engine.place.vectors[engine.stream, "outside", embedder] = index
 
 
@@ -162,10 +162,10 @@ def _is_attached(engine: Engine, index: VectorIndex, embedder: str) -> bool:
     return engine.place.vectors.get((engine.stream, "outside", embedder)) is index
 
 
-def let_go_of_others(engine: Engine, embedder: str) -> None:
+def drop_other_models(engine: Engine, embedder: str) -> None:
     """Drop vectors of other models that the store no longer has: no agent may use them again."""
     if (index := vectors_of(engine)) is not None:
-        for other in _noted(engine) - {embedder}:
+        for other in _read_mirrored_models(engine) - {embedder}:
             _drop_missing(engine, index, other)
 
 
@@ -185,7 +185,7 @@ def _batches(numbers: Iterable[int]) -> Iterator[list[int]]:
         yield batch
 
 
-def _noted(engine: Engine) -> set[str]:
+def _read_mirrored_models(engine: Engine) -> set[str]:
     """Return the models that have an external copy."""
     prefix = f"{OUTSIDE}{engine.stream} "
     return {key.removeprefix(prefix) for key, _ in engine.store.read("meta_with_prefix", (prefix,))}

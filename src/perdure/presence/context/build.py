@@ -10,7 +10,7 @@ from perdure.errors import ContextTooSmall
 from perdure.presence.context.context import Context, ContextSection, ContextSections, DroppedContent, transcript
 from perdure.presence.context.conversation import ConversationView
 from perdure.presence.context.fill import SectionFill, SectionText
-from perdure.presence.context.layout import SectionSlot, shared
+from perdure.presence.context.layout import SectionSlot, share_budget
 from perdure.presence.context.mask import MESSAGE_TOKENS, size_exactly
 from perdure.presence.context.parse import ANTHROPIC, OPENAI, ParsedMessage, TextPart
 from perdure.presence.context.provider_formats import BEGINS
@@ -48,25 +48,27 @@ def compose(talk: Turns, wanted: ContextRequest) -> Context:
     """Compose a context from a conversation and the texts of the sections."""
     budget, count = wanted.budget, talk.count
     own = [SectionFill(slot, wanted.pieces, count) for slot in wanted.slots]
-    around = MESSAGE_TOKENS * 2 + count(_changing([BEFORE])) if sum(section.wanted for section in own) else 0
-    wants = [_rounded(section, talk, budget) for section in own]
-    for filling, room in zip(own, shared(max(0, budget - around), wanted.slots, wants), strict=True):
+    around = (
+        MESSAGE_TOKENS * 2 + count(_join_changing_sections([BEFORE])) if sum(section.wanted for section in own) else 0
+    )
+    wants = [_round_up(section, talk, budget) for section in own]
+    for filling, room in zip(own, share_budget(max(0, budget - around), wanted.slots, wants), strict=True):
         filling.fill(room)
     system = "\n\n".join(section.shown for section in own if section.text and section.slot.stable)
-    changing = _changing([section.shown for section in own if section.text and not section.slot.stable])
-    before = _size("system", system, count) + _size("user", _opening(talk), count)
+    changing = _join_changing_sections([section.shown for section in own if section.text and not section.slot.stable])
+    before = _size("system", system, count) + _size("user", _make_opening(talk), count)
     beside = _size("user", changing, count)
-    shown = _shown(talk, budget, before, beside) if any(section.is_talk for section in own) else None
+    shown = _view_conversation(talk, budget, before, beside) if any(section.is_talk for section in own) else None
     return _context(wanted, own, shown, system, changing, before + beside)
 
 
-def _opening(talk: Turns) -> str:
+def _make_opening(talk: Turns) -> str:
     """Return the opening user message for a conversation that the assistant begins, for formats that require one."""
     first = next((one.role for one in talk.heard if one.role != "system"), "")
     return BEGINS if first == "assistant" else ""
 
 
-def _changing(texts: Sequence[str]) -> str:
+def _join_changing_sections(texts: Sequence[str]) -> str:
     return "\n\n".join([f"<context>\n{BEFORE}", *texts, "</context>"]) if texts else ""
 
 
@@ -74,22 +76,22 @@ def _size(role: str, text: str, count: TokenCounter) -> int:
     return size_exactly(ParsedMessage(role, (TextPart(text),)), count) if text else 0
 
 
-def _rounded(section: SectionFill, talk: Turns, budget: int) -> int:
+def _round_up(section: SectionFill, talk: Turns, budget: int) -> int:
     """Return how much a section wants. Changing sections are rounded up, so that others stay the same."""
     if section.is_talk:
-        talked = talk.wanted + _size("user", _opening(talk), talk.count)
+        talked = talk.wanted + _size("user", _make_opening(talk), talk.count)
         return next((int(budget * share) for part, share in STEPS if talked <= budget // part), budget)
     if section.slot.stable or not section.wanted:
         return section.wanted
     return next((budget // part for part in PARTS if section.wanted <= budget // part), section.wanted)
 
 
-def _shown(talk: Turns, budget: int, before: int, beside: int) -> ConversationView:
+def _view_conversation(talk: Turns, budget: int, before: int, beside: int) -> ConversationView:
     shown = ConversationView(talk, _room(budget, before, beside))
     if not shown.window.fits:  # try again with all that is left, without rounding
         shown = ConversationView(talk, max(0, budget - before - beside))
     if not shown.window.fits:
-        raise _too_small(talk, before + beside, shown.window.cost, budget)
+        raise _too_small_error(talk, before + beside, shown.window.cost, budget)
     return shown
 
 
@@ -102,8 +104,8 @@ def _room(budget: int, before: int, beside: int) -> int:
     return left // grain * grain if left >= 4 * grain else max(0, left)
 
 
-def _too_small(talk: Turns, beside: int, said: int, budget: int) -> ContextTooSmall:
-    ruled, pinned = _kept(talk, ruled=True), _kept(talk, ruled=False)
+def _too_small_error(talk: Turns, beside: int, said: int, budget: int) -> ContextTooSmall:
+    ruled, pinned = _count_kept_tokens(talk, ruled=True), _count_kept_tokens(talk, ruled=False)
     parts = [
         (said - ruled - pinned, "messages in their shortest form", ""),
         (beside, "documents and memories", ', or leave them out with layout=["conversation"]'),
@@ -118,7 +120,7 @@ def _too_small(talk: Turns, beside: int, said: int, budget: int) -> ContextTooSm
     )
 
 
-def _kept(talk: Turns, *, ruled: bool) -> int:
+def _count_kept_tokens(talk: Turns, *, ruled: bool) -> int:
     """Return the tokens of system messages, which always stay, or of pinned messages."""
     units = (unit for unit in talk.units if unit.pinned and (unit.role == "system") is ruled)
     heard = (talk.heard[place] for unit in units for place in unit.messages)

@@ -17,7 +17,7 @@ from perdure.presence.context.refs import ref_to
 from perdure.presence.context.turns import RunTalk, Turns
 from perdure.run.conversation import UNDO, Conversation
 from perdure.run.core import RunCore
-from perdure.run.writes import opened, read_messages, write
+from perdure.run.writes import decode_written, read_messages, write
 from perdure.values.tokens import counter
 
 KEEP = 10
@@ -71,7 +71,7 @@ def checked_keep(keep: object) -> None:
 
 
 def _plan(run: RunCore, speech: Conversation, keep: int, raw: bool) -> CompactionPlan:
-    talk = run.parts.get(RunTalk).talk or Turns(run.id, counter(None)[0], partial(opened, run))
+    talk = run.parts.get(RunTalk).talk or Turns(run.id, counter(None)[0], partial(decode_written, run))
     with talk.lock:
         run.parts.get(RunTalk).talk = talk
         talk.update(speech)
@@ -81,7 +81,7 @@ def _plan(run: RunCore, speech: Conversation, keep: int, raw: bool) -> Compactio
             old = ()
         numbers = [number for one in old for number in one.item.covers or (one.item.position,)]
         ref = ref_to(run.id, min(numbers), max(numbers)) if numbers else ""
-        messages = tuple(opened(run, one.item.value) for one in old) if raw else ()
+        messages = tuple(decode_written(run, one.item.value) for one in old) if raw else ()
         return CompactionPlan(upto, old, ref, talk.tokens, messages)
 
 
@@ -127,7 +127,7 @@ def _outcome(run: RunCore, speech: Conversation, planned: CompactionPlan) -> Com
     with talk.lock:
         talk.update(speech)
         made = next(one for one in talk.heard if one.item.covers is not None)
-        text = "".join(part.text for part in made.read(talk.load).parts if isinstance(part, TextPart))
+        text = "".join(part.text for part in made.load_message(talk.load).parts if isinstance(part, TextPart))
         return Compaction(len(planned.old), planned.before, talk.tokens, text, planned.ref)
 
 

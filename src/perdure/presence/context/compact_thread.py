@@ -25,14 +25,14 @@ from perdure.presence.context.thread_context import (
     ThreadSummary,
     TurnThread,
     first_number,
+    prepend_earlier,
     summary_in_use,
     thread_of,
-    with_earlier,
 )
 from perdure.presence.context.turns import Turns
 from perdure.run.conversation import OF_THREAD, UNDO_OF_THREAD, Conversation
 from perdure.run.core import RunCore
-from perdure.run.writes import opened, read_messages, recorded_value
+from perdure.run.writes import decode_written, read_messages, record_value
 from perdure.values.tokens import counter
 from perdure.work.threads import conversations
 
@@ -64,7 +64,7 @@ def plan(run: RunCore, keep: int) -> Protocol[ThreadCompactionPlan]:
     thread = thread_of(run)
     if thread is None:
         return NOTHING
-    upto, since, numbers, pinned, *rest = yield from recorded_value(run, PLANNED, partial(_made, run, thread, keep))
+    upto, since, numbers, pinned, *rest = yield from record_value(run, PLANNED, partial(_made, run, thread, keep))
     return ThreadCompactionPlan(upto, since, tuple(numbers), tuple(pinned), *rest)
 
 
@@ -76,10 +76,10 @@ def _made(run: RunCore, thread: TurnThread, keep: int) -> Protocol[list[Any]]:
 def _planned(run: RunCore, thread: TurnThread, keep: int) -> ThreadCompactionPlan:
     before = summary_in_use(run, thread)
     since = max(thread.index.first, before.upto if before is not None else 0)
-    upto, left = thread.number, keep - len(read_messages(run).shown())
+    upto, left = thread.number, keep - len(read_messages(run).list_visible())
     while left > 0 and upto > since:
         upto -= 1
-        left -= len(thread.read(upto).messages)
+        left -= len(thread.read_turn(upto).messages)
     talk = _talk(run, thread, since, upto) if upto > since else None
     old = _old(talk) if talk is not None else []
     if talk is None or not old:
@@ -92,8 +92,8 @@ def _planned(run: RunCore, thread: TurnThread, keep: int) -> ThreadCompactionPla
 def _talk(run: RunCore, thread: TurnThread, since: int, upto: int) -> Turns:
     """Return the messages of some turns, after the summary of those before them."""
     here = msgspec.structs.replace(thread, number=upto)
-    speech = with_earlier(here, Conversation((), {}, ()), since, summary_in_use(run, thread))
-    talk = Turns(thread.id, counter(None)[0], partial(opened, run))
+    speech = prepend_earlier(here, Conversation((), {}, ()), since, summary_in_use(run, thread))
+    talk = Turns(thread.id, counter(None)[0], partial(decode_written, run))
     talk.update(speech)
     return talk
 
@@ -107,7 +107,7 @@ def messages(run: RunCore, planned: ThreadCompactionPlan) -> Protocol[list[Any]]
     thread = thread_of(run)
     assert thread is not None
     old = yield Read(lambda: _old(_talk(run, thread, planned.since, planned.upto)))
-    return [opened(run, one.item.value) for one in old]
+    return [decode_written(run, one.item.value) for one in old]
 
 
 def record(run: RunCore, planned: ThreadCompactionPlan, told: Any) -> Protocol[Compaction]:
@@ -135,7 +135,7 @@ def uncompact(run: RunCore) -> Protocol[bool]:
     thread = thread_of(run)
     if thread is None:
         return False
-    there = yield from recorded_value(run, UNDOING, partial(_in_use, run, thread))
+    there = yield from record_value(run, UNDOING, partial(_in_use, run, thread))
     if there:
         yield from _write(run, UNDO_OF_THREAD, 0, lambda: None)
     return bool(there)
@@ -152,7 +152,7 @@ def _write(run: RunCore, key: str, upto: int, make: Callable[[], Any]) -> Protoc
     assert thread is not None
     if frame.buffer is None:
         nth = frame.count(f"\0write {r.WriteOp.COMPACT}", key.encode())
-        recorded = run.ledger.recorded_write(frame.path, r.WriteOp.COMPACT, key, nth)
+        recorded = run.ledger.find_write(frame.path, r.WriteOp.COMPACT, key, nth)
         if recorded is not None:
             run.land(frame, (recorded,))
             return (yield from run.load(recorded.value))

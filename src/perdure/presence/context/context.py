@@ -138,27 +138,27 @@ class Context:
 
     def openai(self) -> list[dict[str, Any]]:
         """Return the messages for `client.chat.completions.create(messages=...)`."""
-        return provider_formats.openai([*self._introduced(), *self._said])
+        return provider_formats.openai([*self._add_introduction(), *self._said])
 
     def anthropic(self, *, cache: bool = False) -> dict[str, Any]:
         """Return `system` and `messages` for `client.messages.create(**context.anthropic(), ...)`.
 
         `cache=True` marks the stable prefix for the provider's prompt cache.
         """
-        words = [one.text for one in (*self._introduced(), *self._said) if one.role == "system"]
+        words = [one.text for one in (*self._add_introduction(), *self._said) if one.role == "system"]
         system: Any = "\n\n".join(words)
         messages = provider_formats.anthropic(self._said)
         if cache:
             system = [{"type": "text", "text": system, "cache_control": CACHED}] if system else system
-            messages = self._marked()
+            messages = self._add_cache_mark()
         return {**({"system": system} if system else {}), "messages": messages}
 
     @property
     def stable(self) -> int:
         """Number of messages at the beginning that stay the same until `steps` changes."""
         if self.shape == ANTHROPIC:
-            return len(self._beginning())
-        return len(provider_formats.openai([*self._introduced(), *self._said[: self._stable]]))
+            return len(self._render_beginning())
+        return len(provider_formats.openai([*self._add_introduction(), *self._said[: self._stable]]))
 
     @property
     def text(self) -> str:
@@ -167,19 +167,19 @@ class Context:
 
     def explain(self) -> str:
         """Show the budget as a chart, and what is left out and why."""
-        from perdure.presence.context.explain import explained
+        from perdure.presence.context.explain import render_explanation
 
-        return explained(self)
+        return render_explanation(self)
 
-    def _introduced(self) -> list[ParsedMessage]:
+    def _add_introduction(self) -> list[ParsedMessage]:
         return [ParsedMessage("system", (TextPart(self.system),))] if self.system else []
 
-    def _beginning(self) -> list[dict[str, Any]]:
+    def _render_beginning(self) -> list[dict[str, Any]]:
         return provider_formats.anthropic(self._said[: self._stable])
 
-    def _marked(self) -> list[dict[str, Any]]:
+    def _add_cache_mark(self) -> list[dict[str, Any]]:
         """Return the messages with a cache mark after the stable prefix. A message across the boundary is split."""
-        messages, stays = provider_formats.anthropic(self._said), self._beginning()
+        messages, stays = provider_formats.anthropic(self._said), self._render_beginning()
         if stays:
             last = messages[len(stays) - 1]
             own = provider_formats.blocks(stays[-1]["content"])

@@ -66,15 +66,15 @@ class ErrorLines(msgspec.Struct, frozen=True):
         """Whether an error is certain."""
         return bool(self.raised or self.named)
 
-    def by_weight(self) -> Iterator[ErrorLine]:
+    def iterate_by_weight(self) -> Iterator[ErrorLine]:
         """Yield the first and last line of each kind, most significant kind first; then those between."""
-        kinds = [list(_outside_in(lines)) for lines in (self.raised, self.named, self.others)]
+        kinds = [list(_alternate_ends(lines)) for lines in (self.raised, self.named, self.others)]
         for first in (True, False):
             for lines in kinds:
                 yield from lines[:2] if first else lines[2:]
 
 
-def _outside_in(lines: Sequence[ErrorLine]) -> Iterator[ErrorLine]:
+def _alternate_ends(lines: Sequence[ErrorLine]) -> Iterator[ErrorLine]:
     left = list(lines)
     while left:
         yield left.pop(0)
@@ -91,25 +91,29 @@ def complaints(text: str) -> ErrorLines:
     if not words:
         return ErrorLines()
     tracebacks = list(_places(text, _TRACEBACK)) if "traceback" in words else []
-    thrown = _lines(text, [place for traceback in tracebacks for place in _raised_in(text, traceback)], surely=True)
+    thrown = _lines(
+        text, [place for traceback in tracebacks for place in _find_exception_positions(text, traceback)], surely=True
+    )
     # The first line of a traceback does not name the error.
     known = {line.begin for line in (*thrown, *_lines(text, tracebacks))}
-    named = [line for line in _lines(text, _named(text, words)) if line.begin not in known]
+    named = [line for line in _lines(text, _find_named_lines(text, words)) if line.begin not in known]
     known.update(line.begin for line in named)
     others = [place for word in words for place in _places(small, word)]
     return ErrorLines(thrown, named, [line for line in _lines(text, others) if line.begin not in known])
 
 
-def raised(text: str) -> str:
+def find_exception_line(text: str) -> str:
     """Return the exception line of the last traceback in a text; empty without one."""
     place = text.rfind(_TRACEBACK)
     found = (
-        [text[start : start + 2 * NEAR].partition("\n")[0] for start in _raised_in(text, place)] if place >= 0 else []
+        [text[start : start + 2 * NEAR].partition("\n")[0] for start in _find_exception_positions(text, place)]
+        if place >= 0
+        else []
     )
     return found[0] if found else ""
 
 
-def _named(text: str, words: Sequence[str]) -> Iterator[int]:
+def _find_named_lines(text: str, words: Sequence[str]) -> Iterator[int]:
     for word in words:
         for written in _SAID[word]:
             yield from _places(text, written)
@@ -133,7 +137,7 @@ def _places(text: str, word: str) -> Iterator[int]:
         place = text.rfind(word, 0, begin) if begin >= 0 else -1
 
 
-def _raised_in(text: str, traceback: int) -> Iterator[int]:
+def _find_exception_positions(text: str, traceback: int) -> Iterator[int]:
     """Yield the position of a traceback's exception: the first line after it that is not part of a frame."""
     begin = text.rfind("\n", 0, traceback) + 1
     before, here = text[begin:traceback], text.find("\n", traceback)
@@ -143,13 +147,13 @@ def _raised_in(text: str, traceback: int) -> Iterator[int]:
         start, here = here + 1, text.find("\n", here + 1)
         line = text[start : here if here >= 0 else len(text)]
         # Ignore a prefix of every line, such as a timestamp or indentation.
-        own = line[len(before) :] if _alike(line[: len(before)], before) else line
+        own = line[len(before) :] if _differ_only_in_digits(line[: len(before)], before) else line
         if own.strip() and not own[0].isspace():
             yield start + line.index(own)
             return
 
 
-def _alike(one: str, other: str) -> bool:
+def _differ_only_in_digits(one: str, other: str) -> bool:
     """Return whether two texts differ only in digits, as log timestamps do."""
     return one == other or _DIGITS.sub("0", one) == _DIGITS.sub("0", other)
 
@@ -160,12 +164,12 @@ def _lines(text: str, places: Iterable[int], *, surely: bool = False) -> list[Er
     for place in sorted(places):
         begin, end = text.rfind("\n", 0, place) + 1, text.find("\n", place)
         line = ErrorLine(begin, end if end >= 0 else len(text), place)
-        if begin not in found and (surely or not _says_all_is_well(text, line)):
+        if begin not in found and (surely or not _reports_success(text, line)):
             found[begin] = line
     return list(found.values())
 
 
-def _says_all_is_well(text: str, line: ErrorLine) -> bool:
+def _reports_success(text: str, line: ErrorLine) -> bool:
     """Return whether a line reports success: `0 failed`, but not `3 failed, 0 errors`."""
     words = text[max(line.begin, line.place - NEAR) : min(line.end, line.place + NEAR)]
     return _NOTHING_WRONG.search(words) is not None and _SOME_WRONG.search(words) is None

@@ -19,9 +19,9 @@ def bar(tokens: int, of: int, width: int = WIDTH) -> str:
     return _FULL * filled + _EMPTY * (width - filled)
 
 
-def explained(context: Context) -> str:
+def render_explanation(context: Context) -> str:
     """Render the explanation as text."""
-    return "\n".join([*_head(context), "", *_sections(context), *_dropped(context)])
+    return "\n".join([*_head(context), "", *_sections(context), *_render_dropped(context)])
 
 
 def _head(context: Context) -> Iterator[str]:
@@ -40,7 +40,7 @@ def _sections(context: Context) -> Iterator[str]:
         yield f"{section.name:<{width}} {picture} {section.tokens:>7,} of {section.room:,}{cut}"
 
 
-def _dropped(context: Context) -> Iterator[str]:
+def _render_dropped(context: Context) -> Iterator[str]:
     if not context.dropped:
         return
     yield ""

@@ -35,7 +35,7 @@ class SectionFill:
         self.is_talk = slot.name == CONVERSATION
         given = [SectionText(slot.name, slot.text)] if slot.text is not None else pieces
         self._pieces = [piece for piece in given if piece.section == slot.name and piece.text.strip()]
-        self._sizes = [count(_titled(piece)) + 1 for piece in self._pieces]
+        self._sizes = [count(_add_title(piece)) + 1 for piece in self._pieces]
         self._above = f"## {slot.title}\n\n" + (f"{slot.note}\n\n" if slot.note else "")
         self._heading = count(self._above) + 2
         self.wanted = self._heading + sum(self._sizes) if self._pieces else 0
@@ -51,7 +51,7 @@ class SectionFill:
     def fill(self, room: int) -> None:
         """Take as much as fits, in the order of the texts."""
         self.room, shown = room, list[str]()
-        for piece, size, (kept, used) in zip(self._pieces, self._sizes, self._fitted(room), strict=True):
+        for piece, size, (kept, used) in zip(self._pieces, self._sizes, self._fit_texts(room), strict=True):
             shown += [kept] if kept else []
             if used < size:
                 why = "cut to the room of its section" if kept else "no room left in its section"
@@ -59,10 +59,10 @@ class SectionFill:
         self.text = ("\n" if any(chunk.whole for chunk in self._pieces) else "\n\n").join(shown)
         self.tokens = self._count(self.shown) if shown else 0
 
-    def _fitted(self, room: int) -> list[tuple[str, int]]:
+    def _fit_texts(self, room: int) -> list[tuple[str, int]]:
         """Return the shown part of each text, and its tokens."""
         left = room - self._heading
-        rooms = allotted(self._sizes, [piece.whole for piece in self._pieces], left)
+        rooms = allot_room(self._sizes, [piece.whole for piece in self._pieces], left)
         fitted = [self._fit(place, own) for place, own in enumerate(rooms)]
         left -= sum(used for _, used in fitted)
         for place, (kept, used) in enumerate(fitted):  # a line too long for one text leaves room for another
@@ -73,9 +73,9 @@ class SectionFill:
 
     def _fit(self, place: int, room: int) -> tuple[str, int]:
         piece, size = self._pieces[place], self._sizes[place]
-        return (_titled(piece), size) if size <= room else self._cut(piece, room)
+        return (_add_title(piece), size) if size <= room else self._cut_piece(piece, room)
 
-    def _cut(self, piece: SectionText, room: int) -> tuple[str, int]:
+    def _cut_piece(self, piece: SectionText, room: int) -> tuple[str, int]:
         """Return as many whole lines as fit, and a line that says what is missing."""
         lines = piece.text.strip().split("\n")
         low, high = 0, 0 if piece.whole or room <= 0 else len(lines) - 1
@@ -86,7 +86,7 @@ class SectionFill:
         return (text, self._count(text) + 1) if text else ("", 0)
 
 
-def allotted(sizes: Sequence[int], whole: Sequence[bool], room: int) -> list[int]:
+def allot_room(sizes: Sequence[int], whole: Sequence[bool], room: int) -> list[int]:
     """Share the room: short texts get what they need, long ones equal parts of the rest."""
     taken, spare = list[int](), room
     for place, size in enumerate(sizes):
@@ -101,7 +101,7 @@ def allotted(sizes: Sequence[int], whole: Sequence[bool], room: int) -> list[int
     return rooms
 
 
-def _titled(piece: SectionText) -> str:
+def _add_title(piece: SectionText) -> str:
     text = piece.text.strip()
     return f"<!-- {piece.name} -->\n{text}" if piece.name else text
 
@@ -109,4 +109,4 @@ def _titled(piece: SectionText) -> str:
 def _part(piece: SectionText, lines: list[str], kept: int) -> str:
     said = f"[... {len(lines) - kept} more lines{f' are in {piece.name}' if piece.name else ''}]"
     part = [said, *lines[len(lines) - kept :]] if piece.newest else [*lines[:kept], said]
-    return _titled(msgspec.structs.replace(piece, text="\n".join(part)))
+    return _add_title(msgspec.structs.replace(piece, text="\n".join(part)))

@@ -54,7 +54,7 @@ OWN_SHARE = 0.10
 """The share of a section that the caller has made."""
 
 
-def read(layout: ContextLayout | None) -> tuple[SectionSlot, ...]:
+def parse_layout(layout: ContextLayout | None) -> tuple[SectionSlot, ...]:
     """Parse a layout."""
     if layout is None:
         return SLOTS
@@ -73,7 +73,7 @@ def read(layout: ContextLayout | None) -> tuple[SectionSlot, ...]:
 def _slot(name: object, wanted: object) -> SectionSlot:
     if not isinstance(name, str) or not name:
         raise WrongType(f"layout=: the name of a section is a text, not {name!r}")
-    share, text = _wanted(name, wanted)
+    share, text = _parse_slot(name, wanted)
     known = _KNOWN.get(name)
     if known is None and text is None:
         hint = did_you_mean(name, _KNOWN) or f"choose from {', '.join(_KNOWN)}, or give it a text: {{{name!r}: '...'}}"
@@ -84,7 +84,7 @@ def _slot(name: object, wanted: object) -> SectionSlot:
     return msgspec.structs.replace(slot, share=slot.share if share is None else share, text=text)
 
 
-def _wanted(name: str, wanted: object) -> tuple[float | None, str | None]:
+def _parse_slot(name: str, wanted: object) -> tuple[float | None, str | None]:
     if wanted is None or isinstance(wanted, str):
         return None, wanted
     if isinstance(wanted, tuple) and len(wanted) == 2 and isinstance(wanted[1], str):
@@ -98,7 +98,7 @@ def _share(name: str, share: object) -> float:
     return float(share)
 
 
-def shared(budget: int, slots: Sequence[SectionSlot], wants: Sequence[int]) -> list[int]:
+def share_budget(budget: int, slots: Sequence[SectionSlot], wants: Sequence[int]) -> list[int]:
     """Distribute the budget: each section gets what it wants up to its share; the rest goes by share to those that want
     more. The sum never exceeds the budget.
     """

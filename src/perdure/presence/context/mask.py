@@ -9,7 +9,14 @@ from typing import Any
 import msgspec
 
 from perdure.presence.context.error_lines import ErrorLine, ErrorLines, complaints
-from perdure.presence.context.parse import MessagePart, ParsedMessage, TextPart, ToolCallPart, ToolResultPart, as_json
+from perdure.presence.context.parse import (
+    MessagePart,
+    ParsedMessage,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    to_json_text,
+)
 from perdure.values.tokens import TokenCounter
 
 SAMPLED_CHARACTERS = 4_000
@@ -26,7 +33,7 @@ TextSpan = tuple[int, int]
 """Start and end of a part of a text."""
 
 
-def measured(text: str, count: TokenCounter) -> int:
+def count_tokens(text: str, count: TokenCounter) -> int:
     """Count the tokens of a text; estimated if it is long."""
     if len(text) <= SAMPLED_CHARACTERS:
         return count(text)
@@ -35,41 +42,41 @@ def measured(text: str, count: TokenCounter) -> int:
     return sum(count(text[start : start + size]) for start in starts) * len(text) // SAMPLED_CHARACTERS + 1
 
 
-def shortened(text: str, room: int, count: TokenCounter, ref: str) -> str:
+def shorten_text(text: str, room: int, count: TokenCounter, ref: str) -> str:
     """Shorten a text to at most `room` tokens, if possible. A note says how much is missing and how to open it."""
-    if measured(text, count) <= room and count(text) <= room:
+    if count_tokens(text, count) <= room and count(text) <= room:
         return text
     note = f"[shortened: {text.count(chr(10)) + 1:,} lines, {len(text):,} characters; open {ref}]"
     if count(note) > room // 2:
         note = f"[shortened; open {ref}]"
     wrong, characters = complaints(text), max(0, (room - count(note)) * 3)
     while characters > 0:
-        made = _composed(text, note, characters, wrong)
+        made = _compose_excerpt(text, note, characters, wrong)
         if count(made) <= room:
             return made
         characters = characters * 4 // 5 if characters > 10 else 0
     return note
 
 
-def _composed(text: str, note: str, characters: int, wrong: ErrorLines) -> str:
+def _compose_excerpt(text: str, note: str, characters: int, wrong: ErrorLines) -> str:
     """Return the beginning, the end, and error lines between them; up to half of it if the error is certain."""
     share = 1 if wrong.strong and characters < TIGHT else 2 if wrong.strong else 5
     each = (characters - characters // share) // 2
-    head, tail = _first(text, each), _last(text, each)
+    head, tail = _take_head(text, each), _take_tail(text, each)
     errors = _errors(text, wrong, (len(head), len(text) - len(tail)), characters // share)
     left = characters - sum(end - begin for begin, end in errors)
-    head, tail = max(head, _first(text, left // 2), key=len), max(tail, _last(text, left // 2), key=len)
-    return "\n".join(line for line in (note, *_shown(text, head, errors, tail)) if line)
+    head, tail = max(head, _take_head(text, left // 2), key=len), max(tail, _take_tail(text, left // 2), key=len)
+    return "\n".join(line for line in (note, *_render_excerpt(text, head, errors, tail)) if line)
 
 
-def _first(text: str, size: int) -> str:
+def _take_head(text: str, size: int) -> str:
     """Return the beginning, in whole lines unless they are too long."""
     part = text[:size]
     cut = part.rfind("\n")
     return part[: cut + 1] if cut >= size // 2 else part
 
 
-def _last(text: str, size: int) -> str:
+def _take_tail(text: str, size: int) -> str:
     part = text[len(text) - size :]
     cut = part.find("\n")
     return part[cut + 1 :] if 0 <= cut < size // 2 else part
@@ -77,7 +84,7 @@ def _last(text: str, size: int) -> str:
 
 def _errors(text: str, wrong: ErrorLines, between: TextSpan, size: int) -> list[TextSpan]:
     """Return the most significant error lines that are not shown anyway, with as much of their context as fits."""
-    parts = [(item, _part(item, min(size, ERROR_CHARACTERS))) for item in wrong.by_weight()]
+    parts = [(item, _part(item, min(size, ERROR_CHARACTERS))) for item in wrong.iterate_by_weight()]
     lines = [part for part, (begin, end) in parts if end > between[0] and begin < between[1]][:ERRORS_SHOWN]
     spans = list[TextSpan]()
     for line in lines:
@@ -113,7 +120,7 @@ def _adjacent_lines(text: str, line: ErrorLine) -> Iterator[TextSpan]:
             yield near
 
 
-def _shown(text: str, head: str, errors: Sequence[TextSpan], tail: str) -> Iterator[str]:
+def _render_excerpt(text: str, head: str, errors: Sequence[TextSpan], tail: str) -> Iterator[str]:
     """Yield all parts in order, each once, with a mark at each gap."""
     begin, end = len(head), len(text) - len(tail)
     yield head.rstrip()
@@ -143,50 +150,50 @@ class PartLimits(msgspec.Struct, frozen=True):
     """Whether images, reasoning and the like stay."""
 
 
-def masked(one: ParsedMessage, room: PartLimits, count: TokenCounter, ref: str) -> ParsedMessage:
+def mask_message(one: ParsedMessage, room: PartLimits, count: TokenCounter, ref: str) -> ParsedMessage:
     """Shorten the long parts of a message. Returns the same object if there are none."""
-    parts = tuple(_masked(part, room, count, ref) for part in one.parts)
+    parts = tuple(_mask_part(part, room, count, ref) for part in one.parts)
     if all(new is old for new, old in zip(parts, one.parts, strict=True)):
         return one
     return ParsedMessage(one.role, parts, one.shape)
 
 
-def _masked(part: MessagePart, room: PartLimits, count: TokenCounter, ref: str) -> MessagePart:
+def _mask_part(part: MessagePart, room: PartLimits, count: TokenCounter, ref: str) -> MessagePart:
     if isinstance(part, TextPart):
-        text = shortened(part.text, room.text, count, ref)
+        text = shorten_text(part.text, room.text, count, ref)
         return part if text is part.text else TextPart(text)
     if isinstance(part, ToolResultPart):
-        text = shortened(part.text, room.result, count, ref)
+        text = shorten_text(part.text, room.result, count, ref)
         if text is part.text and (room.others or not part.others):
             return part
         told = f"\n[open {ref}]" if text is part.text else ""
         return ToolResultPart(part.id, text + told, part.error)
     if isinstance(part, ToolCallPart):
-        if measured(part.arguments, count) <= room.arguments:
+        if count_tokens(part.arguments, count) <= room.arguments:
             return part
-        return ToolCallPart(part.id, part.name, _short_arguments(part.arguments, ref))
+        return ToolCallPart(part.id, part.name, _shorten_arguments(part.arguments, ref))
     return part if room.others else TextPart("" if "thinking" in part.kind else f"[{part.kind}, open {ref}]")
 
 
-def _short_arguments(arguments: str, ref: str) -> str:
+def _shorten_arguments(arguments: str, ref: str) -> str:
     """Shorten long texts in JSON arguments; the result is still JSON."""
     try:
         given = json.loads(arguments)
     except ValueError:
         given = arguments
-    short = _short_value(given, ref)
-    text = as_json(short if isinstance(short, dict) else {"arguments": short})
-    return text if len(text) < len(arguments) else as_json({"shortened": f"open {ref}"})
+    short = _shorten_value(given, ref)
+    text = to_json_text(short if isinstance(short, dict) else {"arguments": short})
+    return text if len(text) < len(arguments) else to_json_text({"shortened": f"open {ref}"})
 
 
-def _short_value(value: Any, ref: str) -> Any:
+def _shorten_value(value: Any, ref: str) -> Any:
     if isinstance(value, str) and len(value) > ARGUMENT_CHARACTERS:
         return f"{value[:ARGUMENT_CHARACTERS]}… [{len(value):,} characters; open {ref}]"
     if isinstance(value, dict):
-        shown = {key: _short_value(part, ref) for key, part in list(value.items())[:20]}
+        shown = {key: _shorten_value(part, ref) for key, part in list(value.items())[:20]}
         return shown if len(value) <= 20 else {**shown, "…": f"{len(value) - 20} more"}
     if isinstance(value, list):
-        return [_short_value(part, ref) for part in value[:10]] + (
+        return [_shorten_value(part, ref) for part in value[:10]] + (
             [f"… {len(value) - 10} more"] if len(value) > 10 else []
         )
     return value
@@ -194,7 +201,7 @@ def _short_value(value: Any, ref: str) -> Any:
 
 def size_of(one: ParsedMessage, count: TokenCounter) -> int:
     """Return the tokens of a message including the provider's overhead; estimated if it is long."""
-    return _provider_overhead(one) + sum(_size(part, lambda text: measured(text, count)) for part in one.parts)
+    return _provider_overhead(one) + sum(_size(part, lambda text: count_tokens(text, count)) for part in one.parts)
 
 
 def size_exactly(one: ParsedMessage, count: TokenCounter) -> int:

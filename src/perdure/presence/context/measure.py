@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import msgspec
 
-from perdure.presence.context.error_lines import raised
+from perdure.presence.context.error_lines import find_exception_line
 from perdure.presence.context.mask import (
     CALL_TOKENS,
     MESSAGE_TOKENS,
     OTHER_TOKENS,
     PartLimits,
-    masked,
-    shortened,
+    mask_message,
+    shorten_text,
     size_exactly,
     size_of,
 )
@@ -24,7 +24,7 @@ from perdure.presence.context.parse import (
     TextPart,
     ToolCallPart,
     ToolResultPart,
-    as_json,
+    to_json_text,
 )
 from perdure.run.conversation import StoredMessage
 from perdure.values.tokens import TokenCounter
@@ -74,60 +74,63 @@ class MeasuredMessage:
         self.exact = self.tokens <= KEPT_TOKENS
         """Whether all of it was counted."""
         self.whole = message if self.exact else None
-        self.masked = masked(message, _mask(len(message.results), len(message.calls)), count, ref)
+        self.masked = mask_message(message, _mask(len(message.results), len(message.calls)), count, ref)
         self.masked_tokens = self.tokens if self.masked is message else size_of(self.masked, count)
         self.line = _line(message)
         self._clip: tuple[int, ParsedMessage, int] | None = None
         self._tight: tuple[int, ParsedMessage, int] | None = None
 
-    def read(self, load: MessageLoader) -> ParsedMessage:
+    def load_message(self, load: MessageLoader) -> ParsedMessage:
         """Return the whole message."""
         return self.whole if self.whole is not None else load(self.item)
 
-    def clipped(self, room: int, load: MessageLoader, count: TokenCounter) -> tuple[ParsedMessage, int]:
+    def clip(self, room: int, load: MessageLoader, count: TokenCounter) -> tuple[ParsedMessage, int]:
         """Return as much of it as fits, and its tokens."""
         if self._clip is None or self._clip[0] != room:
-            short = clipped(self.read(load), room, count, self.ref)
+            short = clip_message(self.load_message(load), room, count, self.ref)
             size = size_exactly(short, count)
             # Arguments are cut part by part, and may exceed the limit.
             self._clip = (room, short, size) if size <= room else (room, self.masked, self.masked_tokens)
         return self._clip[1:]
 
-    def tight(self, room: int, load: MessageLoader, count: TokenCounter) -> tuple[ParsedMessage, int]:
+    def shrink(self, room: int, load: MessageLoader, count: TokenCounter) -> tuple[ParsedMessage, int]:
         """Return less than the masked form: what fits, or the shortest possible form, which may not fit."""
         if self._tight is None or self._tight[0] != room:
-            short = tightened(self.read(load), room, count, self.ref)
+            short = shrink_message(self.load_message(load), room, count, self.ref)
             self._tight = room, short, size_exactly(short, count)
         return self._tight[1:]
 
     def measure(self, load: MessageLoader, count: TokenCounter) -> None:
         """Count all of it, before it is shown whole."""
         if not self.exact:
-            self.tokens, self.exact = size_exactly(self.read(load), count), True
+            self.tokens, self.exact = size_exactly(self.load_message(load), count), True
 
 
-def clipped(message: ParsedMessage, room: int, count: TokenCounter, ref: str) -> ParsedMessage:
+def clip_message(message: ParsedMessage, room: int, count: TokenCounter, ref: str) -> ParsedMessage:
     """Shorten a new message that is too long to be shown whole."""
     apart = sum(isinstance(part, OpaquePart) for part in message.parts)
     others = apart + sum(part.others for part in message.parts if isinstance(part, ToolResultPart))
     stay = others * OTHER_TOKENS <= room // 2
     left = room - MESSAGE_TOKENS - (others * OTHER_TOKENS if stay else 0)
     each = max(MASKED_LEAST, left // max(1, len(message.parts) - apart) - CALL_TOKENS)
-    return masked(message, PartLimits(each, each, each, stay), count, ref)
+    return mask_message(message, PartLimits(each, each, each, stay), count, ref)
 
 
-def tightened(message: ParsedMessage, room: int, count: TokenCounter, ref: str) -> ParsedMessage:
+def shrink_message(message: ParsedMessage, room: int, count: TokenCounter, ref: str) -> ParsedMessage:
     """Shorten a message to a minimum: calls and results stay, each at least as a pointer."""
     words = [_words(part) for part in message.parts if isinstance(part, TextPart | OpaquePart)]
     text = "\n".join(word for word in words if word)
-    calls = [_bare(part, ref) for part in message.parts if isinstance(part, ToolCallPart)]
+    calls = [_strip_call(part, ref) for part in message.parts if isinstance(part, ToolCallPart)]
     results = [part for part in message.parts if isinstance(part, ToolResultPart)]
     left = room - size_of(
         ParsedMessage(message.role, (*calls, *(ToolResultPart(part.id, "") for part in results))), count
     )
     each = max(0, left // max(1, len(results) + bool(text)))
-    said: list[MessagePart] = [TextPart(shortened(text, each, count, ref))] if text else []
-    said += [*calls, *(ToolResultPart(part.id, shortened(part.text, each, count, ref), part.error) for part in results)]
+    said: list[MessagePart] = [TextPart(shorten_text(text, each, count, ref))] if text else []
+    said += [
+        *calls,
+        *(ToolResultPart(part.id, shorten_text(part.text, each, count, ref), part.error) for part in results),
+    ]
     return ParsedMessage(message.role, tuple(said), message.shape)
 
 
@@ -137,8 +140,8 @@ def _words(part: TextPart | OpaquePart) -> str:
     return "" if "thinking" in part.kind else f"[{part.kind}]"
 
 
-def _bare(call: ToolCallPart, ref: str) -> ToolCallPart:
-    short = as_json({"shortened": f"open {ref}"})
+def _strip_call(call: ToolCallPart, ref: str) -> ToolCallPart:
+    short = to_json_text({"shortened": f"open {ref}"})
     return call if len(call.arguments) <= len(short) else ToolCallPart(call.id, call.name, short)
 
 
@@ -152,21 +155,21 @@ def _line(message: ParsedMessage) -> str:
     """Return a message as a line of a summary."""
     who = "tool" if message.results else message.role
     calls = [
-        f"{part.name}({short(part.arguments.strip('{}'), PART_CHARACTERS)})"
+        f"{part.name}({first_line(part.arguments.strip('{}'), PART_CHARACTERS)})"
         for part in message.parts
         if isinstance(part, ToolCallPart)
     ]
     results = [
-        short(raised(part.text) or part.text, PART_CHARACTERS)
+        first_line(find_exception_line(part.text) or part.text, PART_CHARACTERS)
         for part in message.parts
         if isinstance(part, ToolResultPart)
     ]
     called = f"called {', '.join(calls[:3])}{', …' if len(calls) > 3 else ''}" if calls else ""
     told = f"returned {'; '.join(results[:2])}{'; …' if len(results) > 2 else ''}" if results else ""
-    return f"- {who}: " + "; ".join(one for one in (short(message.text, LINE_CHARACTERS), called, told) if one)
+    return f"- {who}: " + "; ".join(one for one in (first_line(message.text, LINE_CHARACTERS), called, told) if one)
 
 
-def short(text: str, size: int) -> str:
+def first_line(text: str, size: int) -> str:
     """Return the beginning of a text, on one line."""
     line = " ".join(text[: size * 4].split())
     return line if len(line) <= size else line[: size - 1].rstrip() + "…"

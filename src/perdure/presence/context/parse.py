@@ -100,16 +100,16 @@ def parse_message(raw: Any) -> ParsedMessage:
     """Parse a message. Messages without a role count as user messages."""
     if isinstance(raw, str):
         return ParsedMessage("user", (TextPart(raw),))
-    message = _plain(raw)
+    message = _to_dict(raw)
     if message is None:
-        return ParsedMessage("user", (TextPart(as_json(raw)),))
+        return ParsedMessage("user", (TextPart(to_json_text(raw)),))
     if (item := _item(message)) is not None:
         return item
     role = _ROLES.get(str(message.get("role", message.get("type"))), "user")
     parts = tuple(_parts(message, role))
     shape = _shape(message, role, parts)
     known = "role" in message and (isinstance(message.get("content"), str | list) or shape == OPENAI)
-    known = known and not _of_responses(message)
+    known = known and not _is_responses_format(message)
     whole = {name: value for name, value in message.items() if name != PINNED} if known else None
     return ParsedMessage("user" if role == "tool" else role, parts, shape, whole)
 
@@ -126,14 +126,14 @@ def _item(message: Mapping[str, Any]) -> ParsedMessage | None:
     return ParsedMessage("assistant", ()) if kind == "reasoning" else None
 
 
-def _of_responses(message: Mapping[str, Any]) -> bool:
+def _is_responses_format(message: Mapping[str, Any]) -> bool:
     """Return whether a message is in the format of the Responses API, which Chat Completions does not accept."""
     content = message.get("content")
     blocks = [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
     return message.get("type") == "message" or any(block.get("type") in _BLOCKS_OF_RESPONSES for block in blocks)
 
 
-def _plain(raw: Any) -> dict[str, Any] | None:
+def _to_dict(raw: Any) -> dict[str, Any] | None:
     """Return a message as a dictionary, from a provider's client, a framework, or as given."""
     if isinstance(raw, Mapping):
         return dict(raw)
@@ -157,10 +157,10 @@ def _parts(message: Mapping[str, Any], role: str) -> Iterator[MessagePart]:
         for block in content:
             yield _part(block)
     elif content is not None:
-        yield TextPart(content if isinstance(content, str) else as_json(_plain(content) or content))
+        yield TextPart(content if isinstance(content, str) else to_json_text(_to_dict(content) or content))
     elif "content" not in message and "tool_calls" not in message and "function_call" not in message:
         yield TextPart(
-            as_json({name: value for name, value in message.items() if name not in ("role", "type", PINNED)})
+            to_json_text({name: value for name, value in message.items() if name not in ("role", "type", PINNED)})
         )
     for call in message.get("tool_calls") or ():
         yield _call(call)
@@ -170,7 +170,7 @@ def _parts(message: Mapping[str, Any], role: str) -> Iterator[MessagePart]:
 
 def _part(block: Any) -> MessagePart:
     if not isinstance(block, Mapping):
-        return TextPart(block if isinstance(block, str) else as_json(block))
+        return TextPart(block if isinstance(block, str) else to_json_text(block))
     kind = str(block.get("type", ""))
     if kind in _WORDS or (not kind and isinstance(block.get("text"), str)):
         return TextPart(str(block.get("text", "")))
@@ -190,11 +190,11 @@ def _result(ident: object, content: Any, error: bool = False) -> ToolResultPart:
 
 
 def _call(call: Any) -> ToolCallPart:
-    item = call if isinstance(call, Mapping) else _plain(call) or {}
+    item = call if isinstance(call, Mapping) else _to_dict(call) or {}
     inner = item.get("function")
     named = inner if isinstance(inner, Mapping) else item
     given: Any = next((named[key] for key in ("arguments", "input", "args") if key in named), {})
-    arguments = given if isinstance(given, str) else as_json(given)
+    arguments = given if isinstance(given, str) else to_json_text(given)
     return ToolCallPart(str(item.get("call_id") or item.get("id") or ""), str(named.get("name", "")), arguments)
 
 
@@ -204,7 +204,7 @@ def _observation_text(content: Any) -> str:
         return content
     if isinstance(content, list | tuple):
         return "\n".join(_block_text(block) for block in content)
-    return "" if content is None else as_json(content)
+    return "" if content is None else to_json_text(content)
 
 
 def _block_text(block: Any) -> str:
@@ -214,7 +214,7 @@ def _block_text(block: Any) -> str:
         if isinstance(part, TextPart)
         else f"[{part.kind}]"
         if isinstance(part, OpaquePart)
-        else as_json(block)
+        else to_json_text(block)
     )
 
 
@@ -228,7 +228,7 @@ def _shape(message: Mapping[str, Any], role: str, parts: tuple[MessagePart, ...]
     return OPENAI if kinds & _OF_OPENAI or "function_call" in message else ""
 
 
-def as_json(value: Any) -> str:
+def to_json_text(value: Any) -> str:
     """Render any value as text, preferably JSON."""
     try:
         return json.dumps(value, ensure_ascii=False, default=str)

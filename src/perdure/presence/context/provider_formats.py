@@ -26,7 +26,7 @@ ModelTurn = Sequence[ParsedMessage]
 """Messages that belong together: a call and its results, or a single message."""
 
 
-def whole(turn: ModelTurn, *, last: bool) -> list[ParsedMessage]:
+def complete_turn(turn: ModelTurn, *, last: bool) -> list[ParsedMessage]:
     """Make a turn valid for providers: a call without a result gets a placeholder, unless its result may still come.
 
     A result without a call becomes text.
@@ -35,7 +35,7 @@ def whole(turn: ModelTurn, *, last: bool) -> list[ParsedMessage]:
         return list(turn)
     called = {ident for one in turn for ident in one.calls}
     answered = {ident for one in turn for ident in one.results}
-    fixed = [one if set(one.results) <= called else _as_words(one, called) for one in turn]
+    fixed = [one if set(one.results) <= called else _render_as_text(one, called) for one in turn]
     missing = [] if last else [ident for one in turn for ident in one.calls if ident not in answered]
     if not missing:
         return fixed
@@ -44,7 +44,7 @@ def whole(turn: ModelTurn, *, last: bool) -> list[ParsedMessage]:
     return [*fixed[:place], made, *fixed[place:]]
 
 
-def _as_words(one: ParsedMessage, called: set[str]) -> ParsedMessage:
+def _render_as_text(one: ParsedMessage, called: set[str]) -> ParsedMessage:
     parts = [
         TextPart(f"[a tool returned: {part.text}]")
         if isinstance(part, ToolResultPart) and part.id not in called

@@ -32,7 +32,7 @@ def ref_to(run: str, first: int, last: int | None = None) -> str:
     return f"{SCHEME}{run}#{first}" + (f"-{last}" if last is not None and last != first else "")
 
 
-def bare(text: str) -> str:
+def extract_pointer(text: str) -> str:
     """Extract a pointer: models put quotes around it, or copy the whole line."""
     return _OPEN.split(text)[-1].strip().strip("[]()<>\"'`.").removeprefix("open ").strip()
 
@@ -41,9 +41,9 @@ def parse(text: object) -> MessageRef | str:
     """Parse a pointer into a range of messages, or the id of a memory."""
     if not isinstance(text, str):
         raise WrongType(f"a pointer is a text such as 'perdure:trip-42#17', not {text!r}")
-    if bare(text).startswith(MEMORY):
-        return bare(text).removeprefix(MEMORY)
-    match = _REF.fullmatch(bare(text))
+    if extract_pointer(text).startswith(MEMORY):
+        return extract_pointer(text).removeprefix(MEMORY)
+    match = _REF.fullmatch(extract_pointer(text))
     if match is None:
         raise RefNotFound(f"{text!r} is not a pointer to a message")
     first = int(match["first"])

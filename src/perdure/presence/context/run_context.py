@@ -15,28 +15,28 @@ from perdure.journal.objects import unpack as unpacked
 from perdure.kernel.engine import Engine
 from perdure.kernel.protocol import Protocol, Read
 from perdure.kernel.scope import frame_of
-from perdure.memory.arguments import read_count, read_name, read_trust
+from perdure.memory.arguments import check_count, check_name, parse_trust
 from perdure.memory.results import MemoryQuery
 from perdure.presence.context.build import ContextRequest, compose
 from perdure.presence.context.context import Context
 from perdure.presence.context.fill import SectionText
-from perdure.presence.context.layout import ContextLayout, read
+from perdure.presence.context.layout import ContextLayout, parse_layout
 from perdure.presence.context.parse import ParsedMessage, parse_message
 from perdure.presence.context.recorded import as_record, rebuilt
 from perdure.presence.context.sources import pieces_of
 from perdure.presence.context.thread_context import (
     earlier_message,
-    first_turn,
+    find_first_turn,
+    prepend_earlier,
     summary_in_use,
     thread_of,
-    with_earlier,
 )
 from perdure.presence.context.turns import RunTalk, Turns
 from perdure.run.conversation import Conversation
 from perdure.run.core import RunCore, view_of
 from perdure.run.history import effective
 from perdure.run.listing import require_run, summary_of
-from perdure.run.writes import opened, read_messages, recorded_value
+from perdure.run.writes import decode_written, read_messages, record_value
 from perdure.values.tokens import TokenCounter, counter
 
 BUDGET = 8_000
@@ -53,7 +53,7 @@ class ContextQuery(msgspec.Struct, frozen=True):
     count: TokenCounter
 
 
-def asked(
+def make_query(
     query: str | None = None,
     budget: int = BUDGET,
     layout: ContextLayout | None = None,
@@ -71,11 +71,11 @@ def asked(
     count, is_estimate = counter(tokens)
     looked_for = MemoryQuery(
         query or "",
-        read_count(memories, "memories"),
-        user=read_name(user, "user"),
-        min_trust=read_trust(min_trust, "min_trust"),
+        check_count(memories, "memories"),
+        user=check_name(user, "user"),
+        min_trust=parse_trust(min_trust, "min_trust"),
     )
-    return ContextQuery(looked_for, ContextRequest(budget, read(layout), estimated=is_estimate), count)
+    return ContextQuery(looked_for, ContextRequest(budget, parse_layout(layout), estimated=is_estimate), count)
 
 
 def context(run: RunCore, request: ContextQuery) -> Protocol[Context]:
@@ -85,10 +85,10 @@ def context(run: RunCore, request: ContextQuery) -> Protocol[Context]:
     again, whatever was added or changed since.
     """
     made = list[Context]()
-    unrecorded = run.finished and run.ledger.recorded_write(frame_of(run).path, r.WriteOp.VALUE, CONTEXT, 0) is None
+    unrecorded = run.finished and run.ledger.find_write(frame_of(run).path, r.WriteOp.VALUE, CONTEXT, 0) is None
     if unrecorded:
         return (yield from _built(run, request))
-    recorded = yield from recorded_value(run, CONTEXT, partial(_recorded, run, request, made))
+    recorded = yield from record_value(run, CONTEXT, partial(_recorded, run, request, made))
     if made:
         return made[0]
     shown: Context | None = yield Read(_rebuilt, (run, recorded))
@@ -109,26 +109,26 @@ def _built(run: RunCore, request: ContextQuery) -> Protocol[Context]:
     talk = run.parts.get(RunTalk).talk
     if talk is None or talk.count != request.count:
         name = thread.id if thread is not None else run.id
-        talk = run.parts.get(RunTalk).talk = Turns(name, request.count, partial(opened, run))
+        talk = run.parts.get(RunTalk).talk = Turns(name, request.count, partial(decode_written, run))
     speech = read_messages(run)
     if thread is not None:
         summary = yield Read(summary_in_use, (run, thread))
-        earliest = yield Read(first_turn, (thread, request.wanted.budget, summary))
-        speech = yield Read(with_earlier, (thread, speech, earliest, summary))
-    return (yield from _made(run.engine, talk, speech, request))
+        earliest = yield Read(find_first_turn, (thread, request.wanted.budget, summary))
+        speech = yield Read(prepend_earlier, (thread, speech, earliest, summary))
+    return (yield from _build_context(run.engine, talk, speech, request))
 
 
 def _rebuilt(run: RunCore, recorded: dict[str, Any]) -> Context | None:
     """Return the recorded context; None if a message that it has shown whole was erased since."""
     thread, own = thread_of(run), read_messages(run)
-    speech = own if thread is None else with_earlier(thread, own, thread.number)
-    values = {one.position: one.value for one in speech.shown()}
+    speech = own if thread is None else prepend_earlier(thread, own, thread.number)
+    values = {one.position: one.value for one in speech.list_visible()}
 
     def read(number: int) -> ParsedMessage | None:
         value = values.get(number)
         if value is None and thread is not None:
             value = earlier_message(thread, number)
-        return parse_message(opened(run, value)) if value is not None else None
+        return parse_message(decode_written(run, value)) if value is not None else None
 
     return rebuilt(recorded, read)
 
@@ -137,39 +137,41 @@ def context_of(
     engine: Engine, run_id: str, request: ContextQuery, unpack: Callable[[bytes], Any] | None = None
 ) -> Protocol[Context]:
     """Build the context of a stored run that is not open here."""
-    speech: Conversation = yield Read(_stored, (engine, run_id))
+    speech: Conversation = yield Read(_read_stored, (engine, run_id))
     talk = Turns(run_id, request.count, unpack or partial(unpacked, engine.store))
-    return (yield from _made(engine, talk, speech, request))
+    return (yield from _build_context(engine, talk, speech, request))
 
 
-def _stored(engine: Engine, run_id: str) -> Conversation:
+def _read_stored(engine: Engine, run_id: str) -> Conversation:
     store = engine.store
     summary = summary_of(store, require_run(store, engine.name, run_id))
     return view_of(effective(events_of(store, summary.stream, fork=summary.origin > 0))).conversation()
 
 
-def _made(engine: Engine, talk: Turns, speech: Conversation, request: ContextQuery) -> Protocol[Context]:
+def _build_context(engine: Engine, talk: Turns, speech: Conversation, request: ContextQuery) -> Protocol[Context]:
     pieces = yield from _pieces(engine, talk, speech, request)
-    made: Context = yield Read(_composed, (talk, speech, request.wanted, pieces))
+    made: Context = yield Read(_compose_context, (talk, speech, request.wanted, pieces))
     return made
 
 
 def _pieces(
     engine: Engine, talk: Turns, speech: Conversation, request: ContextQuery
 ) -> Protocol[Sequence[SectionText]]:
-    words: str = yield Read(_heard, (talk, speech))
+    words: str = yield Read(_read_query_text, (talk, speech))
     text = request.query.text or words[:QUERY_CHARACTERS]
     wanted = {slot.name for slot in request.wanted.slots if slot.text is None}
     return (yield from pieces_of(engine, msgspec.structs.replace(request.query, text=text), wanted, request.count))
 
 
-def _heard(talk: Turns, speech: Conversation) -> str:
+def _read_query_text(talk: Turns, speech: Conversation) -> str:
     with talk.lock:
         talk.update(speech)
         return talk.last_user_text()
 
 
-def _composed(talk: Turns, speech: Conversation, wanted: ContextRequest, pieces: Sequence[SectionText]) -> Context:
+def _compose_context(
+    talk: Turns, speech: Conversation, wanted: ContextRequest, pieces: Sequence[SectionText]
+) -> Context:
     with talk.lock:
         talk.update(speech)  # another thread may have used it with a longer or shorter conversation
         return compose(talk, msgspec.structs.replace(wanted, pieces=tuple(pieces)))

@@ -11,11 +11,11 @@ from perdure.memory.recall.search import recall
 from perdure.memory.results import KINDS, Memory, MemoryQuery
 from perdure.presence.context.fill import SectionText
 from perdure.presence.context.layout import RECALLED
-from perdure.presence.context.mask import shortened
+from perdure.presence.context.mask import shorten_text
 from perdure.presence.context.refs import MEMORY
-from perdure.presence.handoff import in_brackets
+from perdure.presence.handoff import format_in_brackets
 from perdure.presence.workspace.bootstrap import BootRole
-from perdure.presence.workspace.wake_up import waking
+from perdure.presence.workspace.wake_up import read_wake_sections
 from perdure.values.lines import lines_of
 from perdure.values.tokens import TokenCounter
 
@@ -50,7 +50,7 @@ def pieces_of(engine: Engine, query: MemoryQuery, wanted: Set[str], count: Token
 
 def _documents(engine: Engine, count: TokenCounter) -> Sequence[SectionText]:
     pieces = []
-    for section in waking(engine, count):
+    for section in read_wake_sections(engine, count):
         own = section.text.partition("\n")[2]  # without the line that names the file: `SectionText` has the name
         text = _MARKS.sub("‹", own)
         pieces.append(SectionText(_SECTIONS[section.part], text, section.path, newest=section.part == BootRole.DAYS))
@@ -63,11 +63,13 @@ def memory_line(memory: Memory, count: TokenCounter) -> str:
     Of an untrusted memory, everything that others may have chosen (text, subject, source) stands between tags that it
     cannot close. Only facts that Perdure knows itself stand before them.
     """
-    text = shortened(memory.text, MEMORY_TOKENS, count, f"{MEMORY}{memory.id}")
+    text = shorten_text(memory.text, MEMORY_TOKENS, count, f"{MEMORY}{memory.id}")
     known = [memory.valid_from.date().isoformat(), *([memory.kind] if memory.kind in KINDS else [])]
     doubt = ["others say otherwise"] if memory.contradicts else []
     said = [
-        f"{name} {in_brackets(words)}" for name, words in (("about", memory.about), ("from", memory.source)) if words
+        f"{name} {format_in_brackets(words)}"
+        for name, words in (("about", memory.about), ("from", memory.source))
+        if words
     ]
     if memory.trusted:
         return _item(_MARKS.sub("‹", f"({', '.join([*known, *said, *doubt])}) {text}"))

@@ -17,7 +17,7 @@ from perdure.kernel.engine import Engine
 from perdure.run.conversation import OF_THREAD, UNDO_OF_THREAD, CompactedMessages, Conversation, StoredMessage
 from perdure.run.core import RunCore
 from perdure.run.turn_start import snapshot_in
-from perdure.run.writes import opened, waiting_writes
+from perdure.run.writes import decode_written, list_buffered_writes
 from perdure.work.threads.conversations import ThreadIndex, read_index
 from perdure.work.threads.history import TurnMessages, read_turn
 
@@ -51,7 +51,7 @@ class TurnThread(msgspec.Struct, frozen=True):
             self.earlier.index = read_index(self.engine, self.id)
         return self.earlier.index
 
-    def read(self, number: int) -> TurnMessages:
+    def read_turn(self, number: int) -> TurnMessages:
         """Return the messages of an earlier turn."""
         if number not in self.earlier.turns:
             self.earlier.turns[number] = read_turn(self.engine, self.index, number)
@@ -89,22 +89,22 @@ class ThreadSummary(msgspec.Struct, frozen=True):
 def summary_in_use(run: RunCore, thread: TurnThread) -> ThreadSummary | None:
     """Return the summary of older turns that contexts of this turn show."""
     packed = run.view.summary
-    for write in waiting_writes(run):
+    for write in list_buffered_writes(run):
         packed = write.value if write.op == r.WriteOp.COMPACT and write.key in (OF_THREAD, UNDO_OF_THREAD) else packed
     made_by = thread.index.summary
     if packed is None and thread.index.first <= made_by < thread.number:
-        packed = thread.read(made_by).summary
-    found = opened(run, packed) if packed else None
+        packed = thread.read_turn(made_by).summary
+    found = decode_written(run, packed) if packed else None
     return ThreadSummary.of(found) if found is not None else None
 
 
-def first_turn(thread: TurnThread, budget: int, summary: ThreadSummary | None) -> int:
+def find_first_turn(thread: TurnThread, budget: int, summary: ThreadSummary | None) -> int:
     """Return the earliest turn that fits into the token budget, read backwards."""
     number, tokens = thread.number, 0
     floor = max(thread.index.first, summary.upto if summary is not None else 0)
     while number > floor and tokens <= budget:
         number -= 1
-        tokens += sum(map(_tokens, thread.read(number).messages))
+        tokens += sum(map(_tokens, thread.read_turn(number).messages))
     return number
 
 
@@ -113,14 +113,14 @@ def _tokens(message: tuple[int, bytes]) -> int:
     return MESSAGE_TOKENS + size // BYTES_PER_TOKEN
 
 
-def with_earlier(
+def prepend_earlier(
     thread: TurnThread, own: Conversation, earliest: int, summary: ThreadSummary | None = None
 ) -> Conversation:
     """Return the conversation of a turn after the turns before it, from the earliest one, and a summary of others."""
     messages = list(_staying(thread, earliest, summary))
     pins: dict[int, bool] = dict.fromkeys((number for number, _ in messages), True)
     for number in range(earliest, thread.number):
-        turn = thread.read(number)
+        turn = thread.read_turn(number)
         messages += [(_number(number, at), value) for at, value in turn.messages]
         pins |= {_number(number, at): True for at in turn.pins}
     messages += [(_number(thread.number, at), value) for at, value in own.messages]
@@ -140,7 +140,7 @@ def _staying(thread: TurnThread, earliest: int, summary: ThreadSummary | None) -
     """Yield the pinned messages before the earliest turn: of the first turn, and of those that were compacted."""
     first = thread.index.first
     if first < earliest:  # what the thread begins with, its instructions mostly, stays
-        turn = thread.read(first)
+        turn = thread.read_turn(first)
         yield from ((_number(first, at), value) for at, value in turn.messages if at in turn.pins)
     for number in summary.pinned if summary is not None else ():
         value = earlier_message(thread, number)
@@ -153,7 +153,7 @@ def earlier_message(thread: TurnThread, number: int) -> bytes | None:
     turn, position = divmod(number, PER_TURN)
     if not thread.index.first <= turn < thread.number:
         return None
-    return dict(thread.read(turn).messages).get(position)
+    return dict(thread.read_turn(turn).messages).get(position)
 
 
 def first_number(turn: int) -> int:

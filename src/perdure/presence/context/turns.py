@@ -21,7 +21,7 @@ WINDOWS_KEPT = 4
 """How many windows are cached, by budget; the least recently used are dropped."""
 
 
-def headed(messages: int, ref: str) -> str:
+def make_heading(messages: int, ref: str) -> str:
     """Return the first line of a summary."""
     return f"[Earlier in this conversation, {messages} messages, summarised; open {ref}]"
 
@@ -48,7 +48,7 @@ class Turns:
         self.tokens = 0
         """Estimated tokens of all messages."""
         self._unpack = unpack
-        self._head = MESSAGE_TOKENS + count(headed(10**6, ref_to(run, 10**6, 10**7)))
+        self._head = MESSAGE_TOKENS + count(make_heading(10**6, ref_to(run, 10**6, 10**7)))
         self._owed = size_exactly(ParsedMessage("user", (ToolResultPart("", NO_RESULT),)), count)
         self._speech: Conversation | None = None
         self._known: dict[StoredMessage, MeasuredMessage] = {}
@@ -73,15 +73,15 @@ class Turns:
         """Return the last user message."""
         words = (one for one in reversed(self.heard) if one.role == "user" and not one.results and not one.item.covers)
         last = next(words, None)
-        return last.read(self.load).text if last is not None else ""
+        return last.load_message(self.load).text if last is not None else ""
 
     def update(self, speech: Conversation) -> None:
         """Add new messages: mostly a few since the last time."""
-        if self._speech is not None and speech.follows(self._speech):
-            spoken = speech.shown(len(self._speech.messages))
+        if self._speech is not None and speech.is_continuation_of(self._speech):
+            spoken = speech.list_visible(len(self._speech.messages))
         else:
             self._forget()
-            spoken = speech.shown()
+            spoken = speech.list_visible()
         for item in spoken:
             self._add(self._known.get(item) or self._look(item))
         self._speech = speech

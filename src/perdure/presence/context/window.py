@@ -79,15 +79,15 @@ class ContextWindow:
         """Whether everything that must stay fits."""
         return self.cost <= self.room
 
-    def keeps(self, unit: MessageGroup) -> bool:
+    def is_never_cut(self, unit: MessageGroup) -> bool:
         """Return whether a group is never cut: it has a pinned message, or a compaction summary of limited size."""
         return unit.pinned or 0 < unit.stands_for <= self.room // LARGE
 
     def is_kept(self, unit: MessageGroup, one: MeasuredMessage) -> bool:
         """Return whether a message is shown unchanged. In a group with tool calls, only pinned messages are."""
-        return self.keeps(unit) and (one.pinned or not unit.pinned)
+        return self.is_never_cut(unit) and (one.pinned or not unit.pinned)
 
-    def told(self, tell: Callable[[], T]) -> T:
+    def cache_summary(self, tell: Callable[[], T]) -> T:
         """Return the cached summary. It changes only with a step, or when a late result belongs to it too."""
         if self._told is None or self._told[0] != (self.cut, self._late):
             self._told = (self.cut, self._late), tell()
@@ -108,7 +108,7 @@ class ContextWindow:
 
     def _owe(self, talk: Turns, index: int) -> None:
         one, unit = talk.heard[index], talk.unit_of[index]
-        if unit >= self.cut or self.keeps(talk.units[unit]):
+        if unit >= self.cut or self.is_never_cut(talk.units[unit]):
             owed = self._owed.pop(unit, 0) + len(one.calls) - (len(one.results) if not one.calls else 0)
             self._owed.update({unit: owed} if owed > 0 else {})
 
@@ -124,7 +124,7 @@ class ContextWindow:
         if self.is_kept(talk.units[unit], one):
             one.measure(talk.load, talk.count)
             return one.tokens
-        if unit < self.cut and not self.keeps(talk.units[unit]):
+        if unit < self.cut and not self.is_never_cut(talk.units[unit]):
             self._late += 1
             return 0
         if unit < self.mask:
@@ -158,7 +158,7 @@ class ContextWindow:
     def _cuts(self, talk: Turns, until: int, enough: int) -> None:
         while self.cost > enough and self.cut < min(until, self.mask):
             self._take(talk, talk.units[self.cut], masked=False)
-            if self.keeps(talk.units[self.cut]):
+            if self.is_never_cut(talk.units[self.cut]):
                 self.kept.append(self.cut)
             else:
                 self._owed.pop(self.cut, None)
@@ -173,7 +173,7 @@ class ContextWindow:
         for place, index in enumerate(sorted(indexes, key=self.sizes.__getitem__)):
             share = max(0, spare // (len(indexes) - place))
             if self.sizes[index] > share:
-                size = talk.heard[index].tight(share, talk.load, talk.count)[1]
+                size = talk.heard[index].shrink(share, talk.load, talk.count)[1]
                 self._cost += size - self.sizes[index]
                 self.sizes[index] = size
             spare -= self.sizes[index]
@@ -181,6 +181,6 @@ class ContextWindow:
     def _take(self, talk: Turns, unit: MessageGroup, *, masked: bool) -> None:
         for index in unit.messages:
             if index < len(self.sizes) and not self.is_kept(unit, talk.heard[index]):
-                size = talk.heard[index].masked_tokens if masked or self.keeps(unit) else 0
+                size = talk.heard[index].masked_tokens if masked or self.is_never_cut(unit) else 0
                 self._cost += size - self.sizes[index]
                 self.sizes[index] = size

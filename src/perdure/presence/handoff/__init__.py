@@ -13,10 +13,10 @@ import msgspec
 
 from perdure import records as r
 from perdure.journal import objects
-from perdure.presence.handoff.progress import Progress, all_said
+from perdure.presence.handoff.progress import Progress, read_all_progress
 from perdure.run.listing import EffectInDoubt, Question, RunSummary, children_of, get_run
 from perdure.run.usage import Savings, Usage
-from perdure.store import is_postgres, without_password
+from perdure.store import hide_password, is_postgres
 from perdure.store.base import Store
 from perdure.values.clock import moment_text
 
@@ -102,14 +102,14 @@ def handoff_of(
     calls, decisions = list(_calls(info.events)), list(_decisions(info.events))
     return Handoff(
         summary=info.summary,
-        store=without_password(store.url) if is_postgres(store.url) else store.url,
+        store=hide_password(store.url) if is_postgres(store.url) else store.url,
         at=store.clock.wall_ms(),
         last_entry_at=info.events[-1].at,
         input=info.input,
         result=info.result,
         counts=dict(Counter(name for _, name, _ in calls)),
         items=sum(isinstance(event.record, r.ItemDone) for event in info.events),
-        done=[FinishedCall(what, name, decode(result)) for what, name, result in _last(calls)],
+        done=[FinishedCall(what, name, decode(result)) for what, name, result in _take_last_calls(calls)],
         in_doubt=info.in_doubt,
         questions=[question for question in info.questions if question.kind != "in_doubt"],
         state=info.state,
@@ -119,13 +119,13 @@ def handoff_of(
         children=children_of(store, info.summary.stream),
         usage=info.usage,
         savings=info.savings,
-        progress=progress or _said_of(store, info.summary),
+        progress=progress or _read_progress(store, info.summary),
     )
 
 
-def _said_of(store: Store, run: RunSummary) -> Progress:
+def _read_progress(store: Store, run: RunSummary) -> Progress:
     [(owner, *_)] = store.read("get_agent", (run.agent,))
-    return all_said(store, run.agent, owner, [run.stream]).get(run.id, Progress(run.id))
+    return read_all_progress(store, run.agent, owner, [run.stream]).get(run.id, Progress(run.id))
 
 
 def _calls(events: Iterable[r.JournalEntry]) -> Iterator[tuple[str, str, bytes]]:
@@ -141,7 +141,7 @@ def _calls(events: Iterable[r.JournalEntry]) -> Iterator[tuple[str, str, bytes]]
             yield "effect", intents[record.intent].call.name, record.result
 
 
-def _last(calls: Sequence[tuple[str, str, bytes]]) -> list[tuple[str, str, bytes]]:
+def _take_last_calls(calls: Sequence[tuple[str, str, bytes]]) -> list[tuple[str, str, bytes]]:
     """Return the last few calls of each name, in order, so that a loop does not push out the others."""
     seen: Counter[str] = Counter()
     found = []
@@ -180,21 +180,21 @@ class _HandoffPage:
     def lines(self) -> list[str]:
         """Return all lines."""
         parts = (
-            self._in_doubt(),
+            self._render_in_doubt(),
             self._questions(),
-            self._asked(),
+            self._render_questions(),
             self._progress(),
-            self._done(),
+            self._render_done(),
             self._decisions(),
             self._state(),
             self._messages(),
             self._children(),
             self._cost(),
-            self._next(),
+            self._render_next(),
         )
         return [*self._head(), *(line for part in parts for line in part)]
 
-    def _heading(self, text: str, more: int = 1) -> list[str]:
+    def _render_heading(self, text: str, more: int = 1) -> list[str]:
         return ["", f"{'#' * (self._level + more)} {text}", ""]
 
     def _head(self) -> list[str]:
@@ -210,11 +210,11 @@ class _HandoffPage:
         )
         return [*lines, *([f"Error: {code(run.error)}"] if run.error else [])]
 
-    def _in_doubt(self) -> list[str]:
+    def _render_in_doubt(self) -> list[str]:
         if not self._handoff.in_doubt:
             return []
         over = self._run.status.over
-        lines = self._heading("In doubt when it ended" if over else "In doubt: settle this first")
+        lines = self._render_heading("In doubt when it ended" if over else "In doubt: settle this first")
         lines.append("The outcome of these is unknown. Find out; do not simply repeat them.")
         for effect in self._handoff.in_doubt:
             which = f" --key {shlex.quote(effect.key)}" if len(self._handoff.in_doubt) > 1 else ""
@@ -229,7 +229,7 @@ class _HandoffPage:
     def _questions(self) -> list[str]:
         if not self._handoff.questions:
             return []
-        lines = self._heading("Waits for")
+        lines = self._render_heading("Waits for")
         for question in self._handoff.questions:
             choices = f", one of {value(question.choices)}" if question.choices is not None else ""
             lines.append(f"- {question.kind}: {code(question.text)}{choices}, since {moment_text(question.at)}")
@@ -239,17 +239,17 @@ class _HandoffPage:
                 lines.append(f"  - {' or '.join(map(code, commands))}")
         return lines
 
-    def _asked(self) -> list[str]:
-        lines = [*self._heading("Asked"), f"Input: {value(self._handoff.input)}"]
+    def _render_questions(self) -> list[str]:
+        lines = [*self._render_heading("Asked"), f"Input: {value(self._handoff.input)}"]
         return [*lines, f"Result: {value(self._handoff.result)}"] if self._run.status == r.RunStatus.FINISHED else lines
 
     def _progress(self) -> list[str]:
         lines = progress_lines(self._handoff.progress, whole=True)
-        return [*self._heading("Progress"), *lines] if lines else []
+        return [*self._render_heading("Progress"), *lines] if lines else []
 
-    def _done(self) -> list[str]:
+    def _render_done(self) -> list[str]:
         handoff = self._handoff
-        lines = self._heading("Done: will not run again")
+        lines = self._render_heading("Done: will not run again")
         if not handoff.counts:
             return [*lines, "Nothing yet."]
         names = ", ".join(code(name) + (f" x{count}" if count > 1 else "") for name, count in handoff.counts.items())
@@ -262,11 +262,11 @@ class _HandoffPage:
         noted = [
             f"- {moment_text(note.at)} {code(note.kind)}: {value(note.payload)}" for note in self._handoff.decisions
         ]
-        return [*self._heading("Decisions"), *noted] if noted else []
+        return [*self._render_heading("Decisions"), *noted] if noted else []
 
     def _state(self) -> list[str]:
         lines = [f"- {code(key)}: {value(content)}" for key, content in self._handoff.state.items()]
-        return [*self._heading("State of the run"), *lines] if lines else []
+        return [*self._render_heading("State of the run"), *lines] if lines else []
 
     def _messages(self) -> list[str]:
         handoff = self._handoff
@@ -274,26 +274,26 @@ class _HandoffPage:
             return []
         left_off = handoff.messages_in_all - len(handoff.messages)
         title = f"Messages, the last {len(handoff.messages)} of {handoff.messages_in_all}" if left_off else "Messages"
-        return [*self._heading(title), *(f"- {_message(message)}" for message in handoff.messages)]
+        return [*self._render_heading(title), *(f"- {_message(message)}" for message in handoff.messages)]
 
     def _children(self) -> list[str]:
         lines = [f"- {code(child.id)} of {code(child.agent)}: {child.status}" for child in self._handoff.children]
-        return [*self._heading("Child runs"), *lines] if lines else []
+        return [*self._render_heading("Child runs"), *lines] if lines else []
 
     def _cost(self) -> list[str]:
         if not self._handoff.usage.calls:
             return []
         saved = [f"Not paid again by resuming: {self._handoff.savings}"] if self._handoff.savings.steps else []
-        return [*self._heading("Cost"), str(self._handoff.usage), *saved]
+        return [*self._render_heading("Cost"), str(self._handoff.usage), *saved]
 
-    def _next(self) -> list[str]:
+    def _render_next(self) -> list[str]:
         if self._run.status == r.RunStatus.FINISHED:
-            return [*self._heading("Go on"), "It is finished. Read its result, or begin a run of another id."]
+            return [*self._render_heading("Go on"), "It is finished. Read its result, or begin a run of another id."]
         if self._run.status == r.RunStatus.CANCELLED:
-            return [*self._heading("Go on"), "It is cancelled. Begin a run of another id, or fork it."]
+            return [*self._render_heading("Go on"), "It is cancelled. Begin a run of another id, or fork it."]
         how = "the same id goes on where it was, in any process that reaches the store. What is done is not done again."
         return [
-            *self._heading("Go on"),
+            *self._render_heading("Go on"),
             *self._resume(),
             f"Start the program that opens the run {code(self._run.id)}: {how}",
             "",
@@ -341,16 +341,16 @@ def progress_lines(progress: Progress, *, whole: bool = False) -> list[str]:
         ("to do", progress.left),
     ]
     parts += [("done", progress.done[-DONE_SHOWN:]), ("context", [progress.context])] if whole else []
-    return [f"- {title}: {code(_short(text))}" for title, texts in parts for text in texts if text]
+    return [f"- {title}: {code(_shorten(text))}" for title, texts in parts for text in texts if text]
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= VALUE_CHARACTERS_MAX else text[: VALUE_CHARACTERS_MAX - 1] + "…"
 
 
 def value(content: object) -> str:
     """Render a value on one line of Markdown, shortened and without markup."""
-    return code(_short(repr(content)))
+    return code(_shorten(repr(content)))
 
 
 def readable(text: str) -> str:
@@ -358,7 +358,7 @@ def readable(text: str) -> str:
     return _LONE.sub("\ufffd", text)
 
 
-def in_brackets(text: str) -> str:
+def format_in_brackets(text: str) -> str:
     """Render text from others (a sender, a page) inside round brackets: on one line, and shortened.
 
     It cannot close the brackets, so nothing after them is attributed to us.

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from perdure import records as r
-from perdure.data.events.read import EventPages, EventQuery, EventReader, known_kinds
+from perdure.data.events.read import EventPages, EventQuery, EventReader, list_known_kinds
 from perdure.data.events.schemas import EventKinds
 from perdure.journal.retention_rules import OURS
 from perdure.journal.trees.tolerant_read import tolerant
 from perdure.presence.handoff import Handoff, code, handoff_of, is_decision, progress_lines, value
-from perdure.presence.handoff.gather import of_run
-from perdure.presence.handoff.progress import Progress, ProgressUpdate, all_said
+from perdure.presence.handoff.gather import complete_progress
+from perdure.presence.handoff.progress import Progress, ProgressUpdate, read_all_progress
 from perdure.run.listing import RunSummary, list_runs
 from perdure.run.usage import usage_lines, usage_of
 from perdure.store.base import Store
@@ -48,17 +48,17 @@ class AgentHandoff:
         self.left = [run for run in self.runs if not run.status.over]
         """The unfinished runs, last changed first."""
         begun = [run for run in self.left if run.stream]
-        self.spoken = all_said(store, agent, owner, [run.stream for run in begun])
+        self.spoken = read_all_progress(store, agent, owner, [run.stream for run in begun])
         """By run, the progress reported by it and by people."""
         self.heard: set[str] = set()
         """The runs with a report that is not in the journal yet."""
         self.briefs: list[Handoff] = [
-            handoff_of(store, agent, run.id, unpack=self._unpack, progress=self.said_of(run.id))
+            handoff_of(store, agent, run.id, unpack=self._unpack, progress=self.read_progress(run.id))
             for run in begun[:RUNS_TOLD]
         ]
         """The full briefs of the first unfinished runs."""
 
-    def said_of(self, run: str) -> Progress:
+    def read_progress(self, run: str) -> Progress:
         """Return the reported progress of a run."""
         return self.spoken.get(run, Progress(run))
 
@@ -66,12 +66,12 @@ class AgentHandoff:
         """Apply reports that are not in the journal yet. Returns those that change something."""
         news = list[ProgressUpdate]()
         for name, what in said:
-            before = self.said_of(name)
-            self.spoken[name] = before.changed(what)
+            before = self.read_progress(name)
+            self.spoken[name] = before.apply_report(what)
             news += [(name, what)] if self.spoken[name] != before else []
         self.heard |= {name for name, _ in news}
         self.briefs = [
-            msgspec.structs.replace(handoff, progress=self.said_of(handoff.summary.id)) for handoff in self.briefs
+            msgspec.structs.replace(handoff, progress=self.read_progress(handoff.summary.id)) for handoff in self.briefs
         ]
         return news
 
@@ -86,12 +86,12 @@ class AgentHandoff:
 
         Without `at` it shows when something last happened, so that it stays the same while nothing does.
         """
-        lines, as_of = [f"{TITLE}agent {code(self.agent)}"], at or self._last_at()
+        lines, as_of = [f"{TITLE}agent {code(self.agent)}"], at or self._read_last_time()
         lines += ["", f"As of {moment_text(as_of)}."] if as_of else []
         for title, part in (
-            ("Doing", list(self._doing()) or ["Nothing: no run is unfinished."]),
-            ("In doubt", list(self._in_doubt())),
-            ("Pending", [*self._pending(), *self._workflows()]),
+            ("Doing", list(self._describe_unfinished()) or ["Nothing: no run is unfinished."]),
+            ("In doubt", list(self._describe_in_doubt())),
+            ("Pending", [*self._describe_pending(), *self._workflows()]),
             ("Decided", self._decisions()),
             ("State of the agent", self._spaces()),
             ("Checkpoints", self._checkpoints()),
@@ -103,31 +103,31 @@ class AgentHandoff:
         lines += ["", "## Cost", "", str(usage)] if usage.calls else []
         return "\n".join([*lines, *(f"\n{brief.markdown(2, at)}".rstrip() for brief in self.briefs)]) + "\n"
 
-    def _last_at(self) -> int:
+    def _read_last_time(self) -> int:
         return max([0, *(run.changed_at for run in self.runs), *(brief.last_entry_at for brief in self.briefs)])
 
-    def _doing(self) -> Iterator[str]:
+    def _describe_unfinished(self) -> Iterator[str]:
         """Yield every unfinished run: goal, blockers, next action."""
-        known = {handoff.summary.id: of_run(handoff, handoff.progress) for handoff in self.briefs}
+        known = {handoff.summary.id: complete_progress(handoff, handoff.progress) for handoff in self.briefs}
         for run in self.left:
             yield _line(run)
-            yield from (f"  {line}" for line in progress_lines(known.get(run.id) or self.said_of(run.id)))
+            yield from (f"  {line}" for line in progress_lines(known.get(run.id) or self.read_progress(run.id)))
         if own := progress_lines(self.spoken.get("", Progress())):
             yield from ("- the agent itself", *(f"  {line}" for line in own))
 
-    def _in_doubt(self) -> Iterator[str]:
+    def _describe_in_doubt(self) -> Iterator[str]:
         for brief in self.briefs:
             for effect in brief.in_doubt:
                 yield f"- effect {code(effect.name)} of run {code(brief.summary.id)}, {value(effect.arguments)}"
 
-    def _pending(self) -> Iterator[str]:
+    def _describe_pending(self) -> Iterator[str]:
         for brief in self.briefs:
             for question in brief.questions:
                 yield f"- run {code(brief.summary.id)} waits: {question.kind} {code(question.text)}"
 
     def _workflows(self) -> Iterator[str]:
         reader = WorkflowReader(self.store, unpack=self._unpack)
-        for plan in (reader.bare(which) for which in reader.listed(self.agent)):
+        for plan in (reader.read_without_values(which) for which in reader.list_workflows(self.agent)):
             if left := plan.possible():
                 yield f"- {code(plan.name)}: {plan.done} of {len(plan.steps)} steps done, next {code(label(left[0]))}"
 
@@ -144,12 +144,12 @@ class AgentHandoff:
         return lines[-10:]
 
     def _decisions(self) -> list[str]:
-        kinds = tuple(kind for kind in known_kinds(self.store, [self.owner]) if is_decision(kind))
+        kinds = tuple(kind for kind in list_known_kinds(self.store, [self.owner]) if is_decision(kind))
         if not kinds:
             return []
         book = EventReader(self.store, self.owner, self.agent, EventKinds(), self._unpack)
         pages = EventPages(lambda: book, EventQuery(kinds, last=10, typed=False))
-        found = [event for page in iter(pages.next_page, []) for event in page]
+        found = [event for page in iter(pages.read_next_page, []) for event in page]
         return [
             f"- {event.at.isoformat(sep=' ', timespec='seconds')} {code(event.kind)}: {value(event.data)}"
             for event in found

@@ -51,7 +51,7 @@ class Progress(msgspec.Struct, frozen=True):
 
         return render([self])
 
-    def changed(self, said: Mapping[str, Any]) -> Progress:
+    def apply_report(self, said: Mapping[str, Any]) -> Progress:
         """Apply a report: named fields are replaced, completed items are added."""
         taken = set(_items(said.get("undone", ())))
         done = dict.fromkeys(one for one in (*self.done, *_items(said.get("done", ()))) if one not in taken)
@@ -69,7 +69,7 @@ class Progress(msgspec.Struct, frozen=True):
             **new,
         )
 
-    def standing(self, status: str) -> Progress:
+    def apply_status(self, status: str) -> Progress:
         """Apply the current status. For a finished run, blockers and the next action are moved to the past.
 
         A report that carries the same `status` was made in knowledge of it, and stays.
@@ -77,7 +77,7 @@ class Progress(msgspec.Struct, frozen=True):
         if status == self.status or not is_over(status):
             return msgspec.structs.replace(self, status=str(status))
         nothing = f"nothing: run {self.run} is {status}"
-        said = "" if self.next_action.startswith(nothing) else one_line(self.next_action)
+        said = "" if self.next_action.startswith(nothing) else join_lines(self.next_action)
         past = f"{nothing}; before that it had said: {said}" if said else self.next_action
         return msgspec.structs.replace(self, blockers=(), next_action=past, status=str(status))
 
@@ -122,7 +122,7 @@ def report(run: RunCore, what: Mapping[str, Any]) -> Protocol[bool]:
     return run.head.seq != before
 
 
-def done_in(run: RunCore, writes: Iterable[RunWrite]) -> list[str] | None:
+def find_done(run: RunCore, writes: Iterable[RunWrite]) -> list[str] | None:
     """Return what `run.progress` reported as done among the writes of an item; None if it was not called there."""
     said = [run.unpack(write.value) for write in writes if write.op == WriteOp.EVENT and write.key == KIND]
     return [done for one in said for done in one.get("done", ())] if said else None
@@ -131,19 +131,19 @@ def done_in(run: RunCore, writes: Iterable[RunWrite]) -> list[str] | None:
 # -- reports ----------------------------------------------------------------------------------------------------------
 
 
-def all_said(store: Store, agent: str, owner: int, runs: Sequence[int] = ()) -> dict[str, Progress]:
+def read_all_progress(store: Store, agent: str, owner: int, runs: Sequence[int] = ()) -> dict[str, Progress]:
     """Return the reported progress by run. For the streams in `runs`, reports of any age count."""
     book = EventReader(store, owner, agent, EventKinds(), tolerant(store))
     rows = book.rows((KIND,), 0, BEGINNING, END, READ_MAX, newest=True)
     if len(rows) == READ_MAX:
-        rows = _with_older(book, rows, runs)
+        rows = _add_older(book, rows, runs)
     found: dict[str, Progress] = {}
     for event in book.events(rows, typed=False):
         if isinstance(event.data, dict):
             what = str(event.data.get("run", event.run or ""))
-            found[what] = found.get(what, Progress(what)).changed(event.data)
+            found[what] = found.get(what, Progress(what)).apply_report(event.data)
     statuses = _statuses(store, agent, found)
-    return {what: progress.standing(statuses.get(what, "")) for what, progress in found.items()}
+    return {what: progress.apply_status(statuses.get(what, "")) for what, progress in found.items()}
 
 
 def _statuses(store: Store, agent: str, names: Collection[str]) -> dict[str, str]:
@@ -155,7 +155,7 @@ def _statuses(store: Store, agent: str, names: Collection[str]) -> dict[str, str
     return {run.id: run.status for run in shown_runs(found)}
 
 
-def _with_older(book: EventReader, rows: Sequence[EventRow], runs: Sequence[int]) -> list[EventRow]:
+def _add_older(book: EventReader, rows: Sequence[EventRow], runs: Sequence[int]) -> list[EventRow]:
     """Add older reports of some runs, in order."""
     older = [row for run in runs for row in book.rows((KIND,), run, BEGINNING, END, READ_MAX, newest=True)]
     return [row for _, row in sorted({row.position: row for row in (*rows, *older)}.items())]
@@ -163,9 +163,9 @@ def _with_older(book: EventReader, rows: Sequence[EventRow], runs: Sequence[int]
 
 def _items(given: Any) -> tuple[str, ...]:
     """Put each item on one line, as a list shows it, so that a ticked box is recognized."""
-    return tuple(one_line(str(one)) for one in ((given,) if isinstance(given, str) else given))
+    return tuple(join_lines(str(one)) for one in ((given,) if isinstance(given, str) else given))
 
 
-def one_line(text: str) -> str:
+def join_lines(text: str) -> str:
     """Return a text as one line."""
     return " ".join(text.split())

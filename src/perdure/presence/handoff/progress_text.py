@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.presence.handoff.progress import Progress, ProgressUpdate, is_over, one_line
+from perdure.presence.handoff.progress import Progress, ProgressUpdate, is_over, join_lines
 from perdure.values.lines import lines_of
 
 TITLE = "Progress"
@@ -64,7 +64,7 @@ def render(all_of_it: Sequence[Progress], notes: ProgressNotes | None = None) ->
     """Render all progress as one page, including what people have added."""
     notes, shown = notes or {}, {one.run for one in all_of_it} or {""}
     done = next((one.done for one in all_of_it if not one.run), ())
-    page = [list(_added(notes, *TOP, done))[1:]]
+    page = [list(_iterate_additions(notes, *TOP, done))[1:]]
     gone = dict.fromkeys(run for run, part in notes if run not in shown and (run, part) != TOP)
     page += [list(_remains(run, notes)) for run in gone if not run]
     page += [list(_section(one, notes)) for one in all_of_it] or [[*_remains("", notes, _NOT_YET)]]
@@ -72,11 +72,11 @@ def render(all_of_it: Sequence[Progress], notes: ProgressNotes | None = None) ->
     return "\n".join("\n".join(lines) + "\n" for lines in page if lines)
 
 
-def ticked(notes: ProgressNotes, all_of_it: Sequence[Progress]) -> dict[NotePosition, str]:
+def tick_notes(notes: ProgressNotes, all_of_it: Sequence[Progress]) -> dict[NotePosition, str]:
     """Return what people have added, with the boxes of completed items ticked."""
     done = {one.run: one.done for one in all_of_it}
     return {
-        place: "\n".join(_ticked(line, done.get(place[0], ())) for line in note.split("\n"))
+        place: "\n".join(_tick_line(line, done.get(place[0], ())) for line in note.split("\n"))
         for place, note in notes.items()
     }
 
@@ -87,20 +87,20 @@ def _remains(run: str, notes: ProgressNotes, said: str = "") -> Iterator[str]:
     yield from ("", said) if said else ()
     for place in notes:
         if place[0] == run and place != TOP:
-            yield from _added(notes, *place, ())
+            yield from _iterate_additions(notes, *place, ())
 
 
 def _title(run: str) -> str:
-    return f"# {TITLE}: {one_line(run)}" if run else f"# {TITLE}"
+    return f"# {TITLE}: {join_lines(run)}" if run else f"# {TITLE}"
 
 
 def _section(progress: Progress, notes: ProgressNotes) -> Iterator[str]:
     """Render a section. An item for which people have a box of their own is ticked there and not repeated."""
     own = {text for (run, _), note in notes.items() if run == progress.run for text, _ in _boxes(note)}
-    done, left = ([one for one in map(one_line, items) if one not in own] for items in (progress.done, progress.left))
+    done, left = ([one for one in map(join_lines, items) if one not in own] for items in (progress.done, progress.left))
     yield _title(progress.run)
     yield from ("", _STANDS[progress.status]) if progress.run and progress.status in _STANDS else ()
-    yield from _added(notes, progress.run, "", progress.done)
+    yield from _iterate_additions(notes, progress.run, "", progress.done)
     for part, lines in (
         ("goal", _text(progress.goal)),
         ("done", [*(f"- [x] {one}" for one in done), *(f"- [ ] {one}" for one in left)]),
@@ -111,27 +111,27 @@ def _section(progress: Progress, notes: ProgressNotes) -> Iterator[str]:
     ):
         if lines or part not in ("context", "left"):
             yield from ("", f"## {_PARTS[part][0].capitalize()}", "", *(lines or [_NONE]))
-        yield from _added(notes, progress.run, part, progress.done)
+        yield from _iterate_additions(notes, progress.run, part, progress.done)
 
 
-def _added(notes: ProgressNotes, run: str, part: str, done: Sequence[str]) -> Iterator[str]:
+def _iterate_additions(notes: ProgressNotes, run: str, part: str, done: Sequence[str]) -> Iterator[str]:
     """Yield what people have added at one position."""
     note = notes.get((run, part))
     if note:
         yield ""
-        yield from (_ticked(line, done) for line in note.split("\n"))
+        yield from (_tick_line(line, done) for line in note.split("\n"))
 
 
-def _ticked(line: str, done: Sequence[str]) -> str:
+def _tick_line(line: str, done: Sequence[str]) -> str:
     box = _BOX.fullmatch(line)
-    if box is None or box[2] != " " or one_line(box[4]) not in done:
+    if box is None or box[2] != " " or join_lines(box[4]) not in done:
         return line
     return f"{box[1]}x{box[3]}{box[4]}"
 
 
 def _item(text: str) -> str:
     """Render an item of a list without boxes, so that it cannot be mistaken for a box."""
-    line = one_line(text)
+    line = join_lines(text)
     return f"\\{line}" if line.startswith(("[", "\\")) else line
 
 
@@ -173,7 +173,7 @@ def _has_our_shape(text: str) -> bool:
     return bool(titles) and not missing and all(one in titles or _is_ours(one) for one in headings)
 
 
-def read_page(text: str, names: Mapping[str, str]) -> ProgressPage:
+def parse_page(text: str, names: Mapping[str, str]) -> ProgressPage:
     """Parse PROGRESS.md; `names` maps section titles to runs."""
     return _ProgressReader(names).page(text)
 
@@ -200,17 +200,17 @@ class _ProgressReader:
         self._ours = self._names is not None and any(map(_is_ours, headings))
         for line in lines:
             self._take(line)
-        made = (section.made(run) for run, section in self._found.items())
-        kept = {place: _trimmed(lines) for place, lines in self._notes.items()}
+        made = (section.make_progress(run) for run, section in self._found.items())
+        kept = {place: _trim_lines(lines) for place, lines in self._notes.items()}
         notes = {place: note for place, note in kept.items() if note}
         return ProgressPage(tuple(one for one in made if one.run in self._titled or one != Progress()), notes)
 
     def _take(self, line: str) -> None:
         heading = _HEADING.fullmatch(line)
-        if heading is not None and self._begins(heading):
+        if heading is not None and self._is_section_start(heading):
             return
         section = self._found.setdefault(self._run, _ProgressSection())
-        if heading is not None and (part := self._opens(heading, section)):
+        if heading is not None and (part := self._find_opened_part(heading, section)):
             section.part, self._own, self._fenced = part, 0, False
         elif self._run and not (section.part or self._own) and line.strip() in _STATUS_OF:
             section.status = _STATUS_OF[line.strip()]
@@ -227,7 +227,7 @@ class _ProgressReader:
         else:
             section.take(line, None)
 
-    def _begins(self, heading: re.Match[str]) -> bool:
+    def _is_section_start(self, heading: re.Match[str]) -> bool:
         """Return whether a heading begins a section."""
         title = heading[2] if len(heading[1]) == 1 else ""
         name = title[len(TITLE) + 2 :]
@@ -239,7 +239,7 @@ class _ProgressReader:
         self._found.setdefault(self._run, _ProgressSection()).part = ""
         return True
 
-    def _opens(self, heading: re.Match[str], section: _ProgressSection) -> str:
+    def _find_opened_part(self, heading: re.Match[str], section: _ProgressSection) -> str:
         """Return the part that a heading opens. Within text of people, only a missing part can be opened."""
         part = _PART_OF.get(_words(heading), "")
         if self._ours and not _is_ours(heading):
@@ -309,19 +309,19 @@ class _ProgressSection:
             self._heading = "" if above else self._heading
             self._lines[self._part or "context"] += [*above, line.rstrip()]
 
-    def made(self, run: str) -> Progress:
+    def make_progress(self, run: str) -> Progress:
         """Return the parsed section."""
         texts = {part: "\n".join(lines).strip() for part, lines in self._lines.items()}
-        plain = {part: "" if _says_nothing(text) else text for part, text in texts.items()}
+        plain = {part: "" if _is_empty(text) else text for part, text in texts.items()}
         lists = (self._done, self._left, self._blockers)
-        done, left, blockers = (tuple(one for one in items if not _says_nothing(one)) for items in lists)
+        done, left, blockers = (tuple(one for one in items if not _is_empty(one)) for items in lists)
         return Progress(run, done=done, left=left, blockers=blockers, status=self.status, **plain)
 
 
 def _boxes(text: str) -> Iterator[tuple[str, bool]]:
     """Yield the boxes in a text, and whether they are ticked."""
     found = (_BOX.fullmatch(line) for line in text.split("\n"))
-    yield from ((one_line(box[4]), box[2] in "xX") for box in found if box is not None)
+    yield from ((join_lines(box[4]), box[2] in "xX") for box in found if box is not None)
 
 
 def _words(heading: re.Match[str]) -> str:
@@ -339,11 +339,11 @@ def _label_of(line: str) -> tuple[str, str] | None:
     return (part, found[3]) if found is not None and part is not None else None
 
 
-def _says_nothing(text: str) -> bool:
+def _is_empty(text: str) -> bool:
     return text.strip().rstrip(".").casefold() in ("", "none", "nothing", "n/a", "-") or text.strip() == _NOT_YET
 
 
-def _trimmed(lines: Sequence[str]) -> str:
+def _trim_lines(lines: Sequence[str]) -> str:
     """Return lines without the empty ones around them."""
     there = [place for place, line in enumerate(lines) if line.strip()]
     return "\n".join(lines[there[0] : there[-1] + 1]) if there else ""

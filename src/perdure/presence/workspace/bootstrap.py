@@ -13,7 +13,7 @@ from perdure.presence.handoff import readable
 from perdure.presence.handoff.progress_text import NOTHING
 from perdure.presence.workspace.documents import DocumentSet
 from perdure.presence.workspace.layout import AGENTS, CONTEXTS, MEMORY, PROGRESS, SOUL, TASKS, USER, is_active, log_of
-from perdure.values.lines import with_newlines_only
+from perdure.values.lines import normalize_newlines
 from perdure.values.tokens import TokenCounter, counter
 
 BUDGET = 10_000
@@ -91,7 +91,7 @@ def bootstrap(sections: Sequence[BootSection], budget: int = BUDGET, tokens: Tok
     if type(budget) is not int or budget < 1:
         raise WrongValue(f"budget={budget!r}: give a number of tokens, from 1")
     count, is_estimate = counter(tokens)
-    fitted = _fitted(sections, budget, count)
+    fitted = _fit_sections(sections, budget, count)
     text = "\n".join(section.text for section in fitted if section.text)
     dropped = tuple(
         f"{section.path}: {'all' if not section.text else 'part'} of it, about {section.left_out} tokens"
@@ -112,11 +112,11 @@ def sections_of(shelf: DocumentSet, today: date, tokens: TokenCounter | None = N
     tasks = sorted(path for path in documents if path.startswith(f"{TASKS}/"))
     wanted += [(path, BootRole.TASKS) for path in tasks if is_active(documents[path])]
     wanted += [(PROGRESS, BootRole.PROGRESS)] if documents.get(PROGRESS) != NOTHING else []
-    shown = [(path, part, _shown(path, documents[path])) for path, part in wanted if path in documents]
+    shown = [(path, part, _render_section(path, documents[path])) for path, part in wanted if path in documents]
     return tuple(BootSection(path, part, text, count(text)) for path, part, text in shown)
 
 
-def _fitted(found: Sequence[BootSection], budget: int, count: TokenCounter) -> tuple[BootSection, ...]:
+def _fit_sections(found: Sequence[BootSection], budget: int, count: TokenCounter) -> tuple[BootSection, ...]:
     """Fit the sections: each gets what is left minus the shares of those after it. Tiny remainders are dropped."""
     parts = [section.part for section in found]
     sizes = [section.tokens + 1 for section in found]  # one for the separator
@@ -126,30 +126,30 @@ def _fitted(found: Sequence[BootSection], budget: int, count: TokenCounter) -> t
     kept = [share if share >= min(size, LEAST) else 0 for share, size in zip(shares, sizes, strict=True)]
     sections, left = list[BootSection](), budget
     for place, whole in enumerate(found):
-        sections.append(_cut(whole, left - sum(kept[place + 1 :]) - 1, count))
+        sections.append(_cut_section(whole, left - sum(kept[place + 1 :]) - 1, count))
         left -= sections[-1].tokens + 1 if sections[-1].text else 0
     return tuple(sections)
 
 
-def _shown(path: str, text: str) -> str:
-    return f"<!-- {path} -->\n{with_newlines_only(readable(text)).removeprefix(_BOM).strip()}\n"
+def _render_section(path: str, text: str) -> str:
+    return f"<!-- {path} -->\n{normalize_newlines(readable(text)).removeprefix(_BOM).strip()}\n"
 
 
-def _cut(section: BootSection, room: int, count: TokenCounter) -> BootSection:
+def _cut_section(section: BootSection, room: int, count: TokenCounter) -> BootSection:
     """Return as many whole lines as fit, from beginning and end, and a line that says what is missing between."""
     if section.tokens <= room:
         return section
     _, *lines = section.text.rstrip().split("\n")
 
-    def made(kept: int) -> str:
+    def render(kept: int) -> str:
         first = round(kept * _BEGINNING.get(section.part, 1.0))
         said = f"[... {len(lines) - kept} more lines are in {section.path}]"
-        return _shown(section.path, "\n".join([*lines[:first], said, *lines[len(lines) - kept + first :]]))
+        return _render_section(section.path, "\n".join([*lines[:first], said, *lines[len(lines) - kept + first :]]))
 
     low, high = 0, len(lines)
     while low < high:  # binary search: more lines take more tokens
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if count(made(middle)) <= room else (low, middle - 1)
-    text = made(low) if low else ""
+        low, high = (middle, high) if count(render(middle)) <= room else (low, middle - 1)
+    text = render(low) if low else ""
     used = count(text) if text else 0
     return msgspec.structs.replace(section, text=text, tokens=used, left_out=max(1, section.tokens - used))

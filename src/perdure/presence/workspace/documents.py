@@ -15,7 +15,7 @@ from perdure.journal import objects
 from perdure.journal.agent_writes import SetKey
 from perdure.journal.retention_rules import DOCUMENTS
 from perdure.kernel.protocol import Protocol, Read
-from perdure.presence.workspace.layout import CONTEXTS, GENERATED, checked_path, path_in
+from perdure.presence.workspace.layout import CONTEXTS, GENERATED, check_path, path_in
 
 if TYPE_CHECKING:
     from perdure.kernel.engine import Engine
@@ -72,7 +72,7 @@ def _document(value: Any) -> WorkspaceDocument:
     return WorkspaceDocument(value["text"], value["text"] if value.get("made") else value.get("rendered", ""))
 
 
-def stored(document: WorkspaceDocument) -> dict[str, str | bool]:
+def to_state_value(document: WorkspaceDocument) -> dict[str, str | bool]:
     """Return a document as a value of the state."""
     if document.rendered == document.text:
         return {"text": document.text, "made": True}
@@ -87,10 +87,10 @@ def ask(engine: Engine, key: str, value: object) -> SetKey:
 
 def digest(text: str) -> str:
     """Return the digest by which a folder records what it was last synced with."""
-    return sha256(encoded(text)).hexdigest()
+    return sha256(encode_text(text)).hexdigest()
 
 
-def encoded(text: str) -> bytes:
+def encode_text(text: str) -> bytes:
     """Encode the text of a file. Bytes that were not UTF-8 when read are restored."""
     try:
         return text.encode("utf-8", "surrogateescape")
@@ -98,7 +98,7 @@ def encoded(text: str) -> bytes:
         return text.encode("utf-8", "replace")
 
 
-def decoded(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     """Decode the text of a file."""
     return data.decode("utf-8", "surrogateescape")
 
@@ -113,7 +113,7 @@ def text_of(engine: Engine, path: str, wanted: str) -> str | None:
 
 def history(engine: Engine, path: str) -> list[FileVersion]:
     """Return all versions of a file, oldest first."""
-    found = state.history(engine, SPACE, checked_path(path))
+    found = state.history(engine, SPACE, check_path(path))
     return [
         FileVersion(version.version, version.value["text"] if version.value else "", version.at, version.deleted)
         for version in found
@@ -130,8 +130,8 @@ def write(engine: Engine, path: str, text: str | None) -> Protocol[None]:
     if text is not None and path in GENERATED:
         yield from _rewrite(engine, path, lambda _: text)
         return
-    value = None if text is None else stored(WorkspaceDocument(text))
-    asks: Sequence[SetKey] = [(yield Read(ask, (engine, checked_path(path), value)))]
+    value = None if text is None else to_state_value(WorkspaceDocument(text))
+    asks: Sequence[SetKey] = [(yield Read(ask, (engine, check_path(path), value)))]
     yield from state.change(engine, asks)
 
 
@@ -139,21 +139,21 @@ def append(engine: Engine, path: str, text: str) -> Protocol[None]:
     """Append to a document. Concurrent appends are all kept."""
     if not isinstance(text, str):
         raise WrongType(f"the content of a workspace file must be a text, not {type(text).__name__}")
-    yield from _rewrite(engine, path, lambda before: with_more(before, text))
+    yield from _rewrite(engine, path, lambda before: append_lines(before, text))
 
 
 def _rewrite(engine: Engine, path: str, make: Callable[[str], str]) -> Protocol[None]:
     """Change a document based on its current text. The last generated text stays recorded."""
-    at = yield Read(state.place, (engine, SPACE, checked_path(path)))
+    at = yield Read(state.place, (engine, SPACE, check_path(path)))
 
     def change(value: Any) -> Any:
         known = _document(value) if value else WorkspaceDocument("")
-        return stored(WorkspaceDocument(make(known.text), known.rendered))
+        return to_state_value(WorkspaceDocument(make(known.text), known.rendered))
 
     yield from state.change(engine, [state.ask_update(engine, at, change, None)])
 
 
-def with_more(before: str, text: str) -> str:
+def append_lines(before: str, text: str) -> str:
     """Append lines to a text, with its line ending."""
     end = "\r\n" if "\r\n" in before else "\n"
     added = text.replace("\r\n", "\n").replace("\n", end) if "\r\n" in before else text

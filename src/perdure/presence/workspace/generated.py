@@ -6,7 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 from perdure.presence.handoff.progress import Progress
-from perdure.presence.handoff.progress_text import NotePosition, ProgressNotes, ProgressPage, read_page, render, ticked
+from perdure.presence.handoff.progress_text import (
+    NotePosition,
+    ProgressNotes,
+    ProgressPage,
+    parse_page,
+    render,
+    tick_notes,
+)
 from perdure.presence.workspace.documents import WorkspaceDocument
 from perdure.presence.workspace.merge import merge, merge_notes, notes_of
 
@@ -18,11 +25,11 @@ class GeneratedFile(ABC):
     """The generated text, without additions."""
 
     @abstractmethod
-    def over(self, known: WorkspaceDocument) -> str:
+    def keep_additions(self, known: WorkspaceDocument) -> str:
         """Return the new text with people's additions to the last one."""
 
     @abstractmethod
-    def with_edits(self, base: str | None, ours: str, file: str) -> str:
+    def merge_edits(self, base: str | None, ours: str, file: str) -> str:
         """Return the new text with the edits made to the file since `base`. Without a base, edits can only add."""
 
 
@@ -32,19 +39,19 @@ class HandoffFile(GeneratedFile):
     def __init__(self, text: str, last: str) -> None:
         self.text, self._last = text, last
 
-    def over(self, known: WorkspaceDocument) -> str:
+    def keep_additions(self, known: WorkspaceDocument) -> str:
         """The last generated text is recorded, so additions are known."""
         if self._is_replaced(known.rendered, known.text):
-            return self._with(notes_of(known.rendered, known.text))
+            return self._render_with(notes_of(known.rendered, known.text))
         return merge_notes(known.rendered, self.text, known.text)
 
-    def with_edits(self, base: str | None, ours: str, file: str) -> str:
+    def merge_edits(self, base: str | None, ours: str, file: str) -> str:
         """Generated text is restored."""
         if base is None:
             return merge_notes(self._last, ours, file, guessed=True)
         if self._is_replaced(base, file):
             before, mine = notes_of(self._last, base), notes_of(self.text, ours)
-            return self._with(merge(before, mine, notes_of(self._last, file)).text)
+            return self._render_with(merge(before, mine, notes_of(self._last, file)).text)
         return merge_notes(base, ours, file)
 
     def _is_replaced(self, base: str, text: str) -> bool:
@@ -52,7 +59,7 @@ class HandoffFile(GeneratedFile):
         title = self.text.partition("\n")[0]
         return title in base.split("\n") and title not in text.split("\n")
 
-    def _with(self, notes: str) -> str:
+    def _render_with(self, notes: str) -> str:
         return f"{self.text}\n{notes}" if notes else self.text
 
 
@@ -65,27 +72,27 @@ class ProgressFile(GeneratedFile):
 
     def page(self, text: str) -> ProgressPage:
         """Parse a page."""
-        return read_page(text, self._names)
+        return parse_page(text, self._names)
 
-    def over(self, known: WorkspaceDocument) -> str:
+    def keep_additions(self, known: WorkspaceDocument) -> str:
         """Additions stand outside the generated parts."""
         if known.text == known.rendered:
             return self.text
         return render(self._found, self.page(known.text).notes)
 
-    def with_edits(self, base: str | None, ours: str, file: str) -> str:
+    def merge_edits(self, base: str | None, ours: str, file: str) -> str:
         """Edits are already parsed, so only additions are merged."""
         if base == file:
             return ours
         before = self._notes(base) if base is not None else None
-        return render(self._found, _merged(before, self._notes(ours), self._notes(file)))
+        return render(self._found, _merge_notes(before, self._notes(ours), self._notes(file)))
 
     def _notes(self, text: str) -> dict[NotePosition, str]:
         """Return the additions with completed boxes ticked, so that a tick is never a conflict."""
-        return ticked(self.page(text).notes, self._found)
+        return tick_notes(self.page(text).notes, self._found)
 
 
-def _merged(base: ProgressNotes | None, ours: ProgressNotes, theirs: ProgressNotes) -> dict[NotePosition, str]:
+def _merge_notes(base: ProgressNotes | None, ours: ProgressNotes, theirs: ProgressNotes) -> dict[NotePosition, str]:
     found = dict[NotePosition, str]()
     for place in dict.fromkeys((*theirs, *ours)):
         mine, yours = (f"{notes[place]}\n" if place in notes else "" for notes in (ours, theirs))

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import msgspec
 
 from perdure.errors import PathRefused, ValueTooLarge
-from perdure.presence.workspace.layout import ARCHIVED, FOLDERS, MARKER, TOP, archived_from, is_path
+from perdure.presence.workspace.layout import ARCHIVED, FOLDERS, MARKER, TOP, is_path, original_path
 from perdure.presence.workspace.repository import (
     EXECUTABLE,
     FILE,
@@ -26,7 +26,7 @@ from perdure.presence.workspace.repository import (
     GitTree,
     NotCommitted,
     make,
-    opened,
+    open_repository,
 )
 from perdure.presence.workspace.root import WorkspaceRoot
 
@@ -72,28 +72,30 @@ def commit(root: WorkspaceRoot, agent: str, there: Sequence[str], message: str) 
         return GitCommit(note=f"{git} is a link or a file, as in a worktree or a submodule: nothing was committed")
     try:
         _exclude(root)
-        with opened(root) as repository:
-            return GitCommit(_committed(root, repository, agent, there, message))
+        with open_repository(root) as repository:
+            return GitCommit(_commit_changes(root, repository, agent, there, message))
     except (NotCommitted, PathRefused, ValueTooLarge, OSError) as error:
         return GitCommit(note=f"{error}: nothing was committed")
 
 
-def _committed(root: WorkspaceRoot, repository: GitRepository, agent: str, there: Sequence[str], message: str) -> str:
+def _commit_changes(
+    root: WorkspaceRoot, repository: GitRepository, agent: str, there: Sequence[str], message: str
+) -> str:
     trees = repository.trees(_SUBTREES)
-    known, staged = _ours(trees), repository.staged((*TOP, *FOLDERS))
+    known, staged = _ours(trees), repository.read_index_entries((*TOP, *FOLDERS))
     index = {path: entry for path, entry in staged.items() if _is_ours(path)}
     his = {path for path in {*known, *index} if known.get(path) != index.get(path)}
     new = {path for path in there if path not in index and path not in his and _has_room(path, trees)}
-    new -= repository.ignored(sorted(new)) if new else set()
-    changed = _changed(root, repository, sorted(new | {*known} - his), known)
+    new -= repository.find_ignored(sorted(new)) if new else set()
+    changed = _find_changed(root, repository, sorted(new | {*known} - his), known)
     if not changed:
         return ""
-    told = _cleaned(message)
+    told = _clean_message(message)
     if not told:
         raise NotCommitted("the commit message is empty")
     name = _IN_NAMES.sub(" ", agent).strip() or "agent"
     who = f"{name} <agent@perdure.invalid> {int(time.time())} {time.strftime('%z')}"
-    oid = repository.put_commit(_put(repository, trees, changed), who, told)
+    oid = repository.put_commit(_write_trees(repository, trees, changed), who, told)
     repository.advance(oid, changed, who, told.partition("\n")[0])
     return oid
 
@@ -107,7 +109,7 @@ def _ours(trees: dict[str, GitTree]) -> dict[str, GitEntry]:
 
 def _is_ours(path: str) -> bool:
     """Return whether a path is a workspace file. The same folders may hold others."""
-    return is_path(archived_from(path)) if path.startswith(f"{ARCHIVED}/") else is_path(path)
+    return is_path(original_path(path)) if path.startswith(f"{ARCHIVED}/") else is_path(path)
 
 
 def _has_room(path: str, trees: dict[str, GitTree]) -> bool:
@@ -120,7 +122,7 @@ def _has_room(path: str, trees: dict[str, GitTree]) -> bool:
     return (there is None or there[0] == TREE) and _has_room(folder, trees)
 
 
-def _changed(
+def _find_changed(
     root: WorkspaceRoot, repository: GitRepository, paths: Sequence[str], known: dict[str, GitEntry]
 ) -> GitFiles:
     """Return the files that differ from the last commit. Unreadable files stay as they were."""
@@ -139,29 +141,29 @@ def _changed(
     return found
 
 
-def _put(repository: GitRepository, trees: dict[str, GitTree], changed: GitFiles) -> str:
+def _write_trees(repository: GitRepository, trees: dict[str, GitTree], changed: GitFiles) -> str:
     """Write the changed trees, innermost first. Returns the id of the root."""
     trees = {folder: dict(tree) for folder, tree in trees.items()}
     for path, entry in changed.items():
         folder, _, name = path.rpartition("/")
-        _set(trees.setdefault(folder, {}), name, entry)
+        _set_entry(trees.setdefault(folder, {}), name, entry)
     for folder in sorted({path.rpartition("/")[0] for path in changed} - {""}, key=len, reverse=True):
         while folder:
             above, _, name = folder.rpartition("/")
             oid = repository.put_tree(trees[folder]) if trees[folder] else ""
-            _set(trees.setdefault(above, {}), name, (TREE, oid) if oid else None)
+            _set_entry(trees.setdefault(above, {}), name, (TREE, oid) if oid else None)
             folder = above
     return repository.put_tree(trees.get("", {}))
 
 
-def _set(tree: GitTree, name: str, entry: GitEntry | None) -> None:
+def _set_entry(tree: GitTree, name: str, entry: GitEntry | None) -> None:
     if entry is not None:
         tree[name] = entry
     else:
         tree.pop(name, None)
 
 
-def _cleaned(message: str) -> str:
+def _clean_message(message: str) -> str:
     lines = (line.rstrip() for line in message.replace("\0", "").split("\n"))
     text = _BLANK_LINES.sub("\n\n", "\n".join(lines)).strip("\n")
     return f"{text}\n" if text else ""

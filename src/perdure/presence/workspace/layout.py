@@ -38,7 +38,7 @@ NEW = {
 
 def path_in(folder: str, name: str) -> str:
     """Return the path of a task, a context or a log."""
-    return checked_path(f"{folder}/{name.removesuffix('.md')}.md")
+    return check_path(f"{folder}/{name.removesuffix('.md')}.md")
 
 
 def log_of(day: date) -> str:
@@ -52,7 +52,7 @@ def archive_of(path: str) -> str:
     return f"{folder}/{ARCHIVE}/{name}"
 
 
-def archived_from(path: str) -> str:
+def original_path(path: str) -> str:
     """Return the path of a log before it was archived."""
     return path.replace(f"/{ARCHIVE}/", "/", 1)
 
@@ -78,7 +78,7 @@ def is_path(path: str) -> bool:
     return folder in FOLDERS and name.endswith(".md") and bool(_NAME.fullmatch(name.removesuffix(".md")))
 
 
-def checked_path(path: object) -> str:
+def check_path(path: object) -> str:
     """Validate the path of a workspace file. Paths outside the workspace are refused."""
     if not isinstance(path, str):
         raise WrongType(f"the path of a file must be a str, not {path!r}")
@@ -93,7 +93,7 @@ def checked_path(path: object) -> str:
     raise PathRefused(f"{path!r} is not a workspace file", hint=f"{close} There are {', '.join(known)}".strip())
 
 
-def named(paths: Iterable[str], folder: str) -> list[str]:
+def list_names(paths: Iterable[str], folder: str) -> list[str]:
     """Return the names of the files in a folder, without `.md`."""
     return sorted(path[len(folder) + 1 : -3] for path in paths if path.startswith(f"{folder}/"))
 

@@ -9,14 +9,22 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.data.events.append import append
-from perdure.data.events.positions import BEGINNING, END, EventPosition, at_time, placed, read_token, settled_end
+from perdure.data.events.positions import (
+    BEGINNING,
+    END,
+    EventPosition,
+    find_position_at,
+    parse_token,
+    read_settled_end,
+    resolve_position,
+)
 from perdure.data.events.read import Event, EventReader, book_of
 from perdure.data.events.schemas import kinds_of
 from perdure.errors import ValueTooLarge, WrongType, WrongValue
 from perdure.kernel.protocol import Protocol
-from perdure.memory.arguments import read_name, read_trust
-from perdure.presence.handoff import in_brackets
-from perdure.presence.workspace.documents import with_more
+from perdure.memory.arguments import check_name, parse_trust
+from perdure.presence.handoff import format_in_brackets
+from perdure.presence.workspace.documents import append_lines
 from perdure.presence.workspace.layout import day_of, log_of
 from perdure.records.memories import TRUSTED
 from perdure.values.clock import moment
@@ -38,9 +46,9 @@ def log(engine: Engine, text: str, trust: float | str | None = None, source: str
     if len(text) > LOG_CHARACTERS_MAX:
         raise ValueTooLarge(f"a log entry has at most {LOG_CHARACTERS_MAX} characters, not {len(text)}")
     said: dict[str, Any] = {"text": text}
-    said |= {} if trust is None else {"trust": read_trust(trust)}
-    said |= {} if source is None else {"source": read_name(source, "source")}
-    yield from append(engine, [kinds_of(engine).noted(KIND, said)])
+    said |= {} if trust is None else {"trust": parse_trust(trust)}
+    said |= {} if source is None else {"source": check_name(source, "source")}
+    yield from append(engine, [kinds_of(engine).convert_event(KIND, said)])
 
 
 class LogUpdate(msgspec.Struct, frozen=True):
@@ -52,7 +60,7 @@ class LogUpdate(msgspec.Struct, frozen=True):
     """The position and time in milliseconds of the last one."""
 
 
-def logged_since(engine: Engine, upto: str, day: date | None = None) -> LogUpdate:
+def read_logged_since(engine: Engine, upto: str, day: date | None = None) -> LogUpdate:
     """Return what was logged after a position, and not before `day` if given.
 
     Events that others may still precede are left for later.
@@ -62,11 +70,11 @@ def logged_since(engine: Engine, upto: str, day: date | None = None) -> LogUpdat
         return LogUpdate(lines, upto)
     after = _place_of(book, upto) if upto else BEGINNING
     if day is not None:
-        after = max(after, at_time(book.store, book.owner, datetime.combine(day, time()).astimezone()))
-    while rows := book.rows((KIND,), 0, after, settled_end(book.store), EVENTS_OF_PAGE_MAX):
+        after = max(after, find_position_at(book.store, book.owner, datetime.combine(day, time()).astimezone()))
+    while rows := book.rows((KIND,), 0, after, read_settled_end(book.store), EVENTS_OF_PAGE_MAX):
         for event in book.events(rows, typed=False):
             path = log_of(_local(event.at).date())
-            lines[path] = lines.get(path, "") + f"- {_local(event.at):%H:%M} {_read(event)}\n"
+            lines[path] = lines.get(path, "") + f"- {_local(event.at):%H:%M} {_parse_event(event)}\n"
         after = EventPosition(*rows[-1].position)
         upto = f"{after.token} {rows[-1].at}"
     return LogUpdate(lines, upto)
@@ -75,13 +83,17 @@ def logged_since(engine: Engine, upto: str, day: date | None = None) -> LogUpdat
 def _place_of(book: EventReader, upto: str) -> EventPosition:
     """Return the current position of an event. After a move the numbers differ, but the times do not."""
     token, _, at = upto.partition(" ")
-    position = placed(book.store, book.owner, read_token(token))
+    position = resolve_position(book.store, book.owner, parse_token(token))
     if (int(at),) in book.store.read("has_event", (book.owner, *position)):
         return position
-    since = at_time(book.store, book.owner, moment(int(at)))
+    since = find_position_at(book.store, book.owner, moment(int(at)))
     rows = book.rows((KIND,), 0, since, END, EVENTS_OF_PAGE_MAX)
     same = [row for row in rows if row.at == int(at)]
-    return EventPosition(*same[-1].position) if same else at_time(book.store, book.owner, moment(int(at)), after=True)
+    return (
+        EventPosition(*same[-1].position)
+        if same
+        else find_position_at(book.store, book.owner, moment(int(at)), after=True)
+    )
 
 
 class LogLine(msgspec.Struct, frozen=True):
@@ -99,26 +111,26 @@ class LogLine(msgspec.Struct, frozen=True):
         return f"{self.of_run}{self.origin}{self.text}"
 
 
-def _read(event: Event) -> LogLine:
+def _parse_event(event: Event) -> LogLine:
     said: dict[str, Any] = event.data if isinstance(event.data, dict) else {"text": str(event.data)}
     trust, source = said.get("trust"), str(said.get("source", ""))
     parts = ["untrusted"] if trust is not None and trust < TRUSTED else []
-    parts += [f"from {in_brackets(source)}"] if source else []
+    parts += [f"from {format_in_brackets(source)}"] if source else []
     # Continuation lines are indented, so that they stay part of their item.
     text = "\n  ".join(lines_of(str(said.get("text", "")).strip()))
     of_run = f"[{' '.join(event.run.split())}] " if event.run else ""
     return LogLine(text, trust, source, f"({', '.join(parts)}) " if parts else "", of_run)
 
 
-def logged_on(engine: Engine, day: date) -> Iterator[LogLine]:
+def read_logged_on(engine: Engine, day: date) -> Iterator[LogLine]:
     """Yield what was logged on a day, or the day before or after it: the time zone is unknown."""
     book = book_of(engine)
     if book is None:
         return
     around = (datetime.combine(day + timedelta(days=days), time(), UTC) for days in (-1, 2))
-    after, to = (at_time(book.store, book.owner, at) for at in around)
+    after, to = (find_position_at(book.store, book.owner, at) for at in around)
     while rows := book.rows((KIND,), 0, after, to, EVENTS_OF_PAGE_MAX):
-        yield from map(_read, book.events(rows, typed=False))
+        yield from map(_parse_event, book.events(rows, typed=False))
         after = EventPosition(*rows[-1].position)
 
 
@@ -132,9 +144,9 @@ def today(engine: Engine) -> date:
     return _local(moment(engine.store.clock.wall_ms())).date()
 
 
-def with_lines(before: str | None, path: str, lines: str) -> str:
+def append_log_lines(before: str | None, path: str, lines: str) -> str:
     """Append lines to the log of a day."""
     if before is None:
         day = day_of(path)
         before = f"# {day.isoformat() if day is not None else path}\n\n"
-    return with_more(before, lines)
+    return append_lines(before, lines)

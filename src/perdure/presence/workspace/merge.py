@@ -38,17 +38,17 @@ def merge(base: str | None, ours: str, theirs: str) -> MergedText:
         return MergedText(ours)
     if base == ours:
         return MergedText(theirs)
-    base, ours, theirs = _ending_alike(base, ours, theirs)
+    base, ours, theirs = _unify_line_ends(base, ours, theirs)
     mine, yours = _lines(ours), _lines(theirs)
-    regions = _regions(_lines(base) if base is not None else _shared(mine, yours), mine, yours)
+    regions = _regions(_lines(base) if base is not None else _find_common_lines(mine, yours), mine, yours)
     parts, conflict = list[str](), False
     for region in regions:
-        chosen = _chosen(region, base is not None)
+        chosen = _choose_lines(region, base is not None)
         if chosen is None:
             conflict = True
-            chosen = [OURS, *_ended(region.ours), BETWEEN, *_ended(region.theirs), THEIRS]
+            chosen = [OURS, *_end_last_line(region.ours), BETWEEN, *_end_last_line(region.theirs), THEIRS]
         parts += chosen
-    return MergedText(_joined(parts, ours, theirs), conflict)
+    return MergedText(_join_parts(parts, ours, theirs), conflict)
 
 
 def is_marked(text: str) -> bool:
@@ -66,9 +66,9 @@ def merge_notes(base: str, ours: str, theirs: str, *, guessed: bool = False) -> 
         return theirs if base == ours else ours
     parts, there = list[str](), {line.strip() for line in _lines(ours)} if guessed else set[str]()
     for region in _regions(_lines(base), _lines(ours), _lines(theirs)):
-        added = [line for line in _beyond(region.theirs, region.base) if line.strip() not in there]
-        parts += [*_ended(region.ours), *_beyond(added, region.ours, blank=False)]
-    return _joined(parts, ours, theirs)
+        added = [line for line in _subtract_lines(region.theirs, region.base) if line.strip() not in there]
+        parts += [*_end_last_line(region.ours), *_subtract_lines(added, region.ours, blank=False)]
+    return _join_parts(parts, ours, theirs)
 
 
 def notes_of(made: str, text: str) -> str:
@@ -77,17 +77,17 @@ def notes_of(made: str, text: str) -> str:
     Only passages of generated text that remain are left out. A single line, such as a heading, is not a passage.
     """
     mine = _lines(text)
-    left = [(at, size) for _, at, size in _blocks(_lines(made), mine) if _said(mine[at : at + size]) > 1]
+    left = [(at, size) for _, at, size in _blocks(_lines(made), mine) if _count_text_lines(mine[at : at + size]) > 1]
     taken = {place for at, size in left for place in range(at, at + size)}
     found = "".join(line for place, line in enumerate(mine) if place not in taken).strip("\n")
     return f"{found}\n" if found else ""
 
 
-def _said(lines: TextLines) -> int:
+def _count_text_lines(lines: TextLines) -> int:
     return sum(1 for line in lines if line.strip())
 
 
-def _beyond(lines: TextLines, others: TextLines, *, blank: bool = True) -> list[str]:
+def _subtract_lines(lines: TextLines, others: TextLines, *, blank: bool = True) -> list[str]:
     """Return the lines that are not among others, in order. Empty lines count only with `blank`."""
     mine = list(lines)
     blocks = [
@@ -97,7 +97,7 @@ def _beyond(lines: TextLines, others: TextLines, *, blank: bool = True) -> list[
     return [line for place, line in enumerate(mine) if place not in taken]
 
 
-def _ending_alike(base: str | None, ours: str, theirs: str) -> tuple[str | None, str, str]:
+def _unify_line_ends(base: str | None, ours: str, theirs: str) -> tuple[str | None, str, str]:
     """Convert all texts to the line endings of the side that changed them; otherwise no lines would match."""
     styles = [text is not None and "\r\n" in text for text in (base, ours, theirs)]
     if styles[1] == styles[2]:
@@ -116,36 +116,36 @@ def _lines(text: str) -> list[str]:
     return found if found[-1] else found[:-1]
 
 
-def _ended(lines: TextLines) -> list[str]:
+def _end_last_line(lines: TextLines) -> list[str]:
     """Return lines with a newline after the last one, because something follows."""
     return [*lines[:-1], lines[-1] if lines[-1].endswith("\n") else lines[-1] + "\n"] if lines else []
 
 
-def _joined(parts: TextLines, *sides: str) -> str:
-    text = "".join([*_every_ended(parts[:-1]), *parts[-1:]])
+def _join_parts(parts: TextLines, *sides: str) -> str:
+    text = "".join([*_end_lines(parts[:-1]), *parts[-1:]])
     return text + "\n" if text and not text.endswith("\n") and any(side.endswith("\n") for side in sides) else text
 
 
-def _every_ended(lines: TextLines) -> Iterator[str]:
+def _end_lines(lines: TextLines) -> Iterator[str]:
     """Yield lines, each with a newline: the last line of one side may now be followed by the other side's."""
     return (line if line.endswith("\n") else line + "\n" for line in lines)
 
 
-def _chosen(region: _MergeRegion, based: bool) -> TextLines | None:
+def _choose_lines(region: _MergeRegion, based: bool) -> TextLines | None:
     """Return the merged lines if only one side changed, both made the same change, or both only added."""
     if region.ours == region.theirs or region.theirs == region.base:
         return region.ours
     if region.ours == region.base:
         return region.theirs
-    if _ended(region.ours) == _ended(region.theirs):
-        return _ended(region.ours)  # they differ only in the final newline
+    if _end_last_line(region.ours) == _end_last_line(region.theirs):
+        return _end_last_line(region.ours)  # they differ only in the final newline
     for big, small in ((region.ours, region.theirs), (region.theirs, region.ours)):
         # With marks it is already a marked conflict: do not mark it again.
         if (not region.base or OURS in big) and _has(big, small):
             return big
     if region.base:
         return None
-    return [*_ended(region.ours), *region.theirs] if based else None
+    return [*_end_last_line(region.ours), *region.theirs] if based else None
 
 
 def _has(big: TextLines, small: TextLines) -> bool:
@@ -154,7 +154,7 @@ def _has(big: TextLines, small: TextLines) -> bool:
     return all(line in rest for line in small)
 
 
-def _shared(ours: list[str], theirs: list[str]) -> list[str]:
+def _find_common_lines(ours: list[str], theirs: list[str]) -> list[str]:
     """Return the longest common subsequence of lines."""
     return [line for start, _, size in _blocks(ours, theirs) for line in ours[start : start + size]]
 
@@ -178,14 +178,14 @@ def _blocks(left: list[str], right: list[str]) -> list[tuple[int, int, int]]:
 def _regions(base: list[str], ours: list[str], theirs: list[str]) -> Iterator[_MergeRegion]:
     """Yield the three texts as regions in order: those where all agree, and those between them."""
     at_base = at_ours = at_theirs = 0
-    for start, size, mine, yours in _agreeing(base, ours, theirs):
+    for start, size, mine, yours in _find_agreeing_blocks(base, ours, theirs):
         yield _MergeRegion(base[at_base:start], ours[at_ours:mine], theirs[at_theirs:yours])
         yield _MergeRegion(base[start : start + size], ours[mine : mine + size], theirs[yours : yours + size])
         at_base, at_ours, at_theirs = start + size, mine + size, yours + size
     yield _MergeRegion(base[at_base:], ours[at_ours:], theirs[at_theirs:])
 
 
-def _agreeing(base: list[str], ours: list[str], theirs: list[str]) -> Iterator[tuple[int, int, int, int]]:
+def _find_agreeing_blocks(base: list[str], ours: list[str], theirs: list[str]) -> Iterator[tuple[int, int, int, int]]:
     """Yield blocks of the base that both sides still have: position, length, and positions in both sides."""
     mine, yours = iter(_blocks(base, ours)), iter(_blocks(base, theirs))
     one, other = next(mine, None), next(yours, None)

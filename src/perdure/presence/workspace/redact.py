@@ -10,7 +10,7 @@ from perdure import records as r
 from perdure.data import state
 from perdure.errors import VersionConflict
 from perdure.journal import objects
-from perdure.journal.agent_writes import AgentWrite, RequireRevision, landed_at
+from perdure.journal.agent_writes import AgentWrite, RequireRevision, read_changes_at
 from perdure.kernel.agent_write import land
 from perdure.kernel.protocol import Protocol, Read
 from perdure.memory.erasure.forget import RedactionResult
@@ -21,16 +21,16 @@ from perdure.presence.workspace.documents import (
     DocumentSet,
     WorkspaceDocument,
     ask,
-    decoded,
+    decode_text,
     shelf_of,
-    stored,
+    to_state_value,
 )
 from perdure.presence.workspace.open_folder import home_of
-from perdure.presence.workspace.redactions import FORGOTTEN, TextRedactor, remembered
-from perdure.presence.workspace.replace_file import put_alone
-from perdure.presence.workspace.scan import SyncRound, archived_in
-from perdure.presence.workspace.sync import TRIES, Synced, locked, rounds
-from perdure.presence.workspace.workspace import WorkspaceFolder, committed
+from perdure.presence.workspace.redactions import FORGOTTEN, TextRedactor, remember_digests
+from perdure.presence.workspace.replace_file import place_unjournaled
+from perdure.presence.workspace.scan import SyncRound, list_archived
+from perdure.presence.workspace.sync import TRIES, Synced, lock_folder, rounds
+from perdure.presence.workspace.workspace import WorkspaceFolder, commit_folder
 
 if TYPE_CHECKING:
     from perdure.kernel.engine import Engine
@@ -55,21 +55,21 @@ class DocumentRedaction:
         """Find the texts in archived logs. Everything else is in the journal too."""
         if self._home is None:
             return RedactionResult()
-        found: dict[str, str] = yield Read(_archived, (self._home, TextRedactor(texts)))
+        found: dict[str, str] = yield Read(_find_archived, (self._home, TextRedactor(texts)))
         return RedactionResult(files=tuple(found))
 
     def redact(self, texts: Sequence[str]) -> Protocol[RedactionResult]:
         """Remove the texts. Returns where they were."""
         strike, home = TextRedactor(texts), self._home
         if home is None:
-            paths = yield from _of_documents(self._engine, strike)
+            paths = yield from _redact_documents(self._engine, strike)
             note = "a folder of the workspace that is not open here keeps it until it is synced"
             return RedactionResult(paths, notes=(note,) if paths else ())
         yield Read(home.root.make)
         if self._lock < 0:
-            self._lock = yield from locked(home.root)
-        archived: tuple[str, ...] = yield Read(_struck, (home, strike))
-        paths = (*(yield from _of_folder(self._engine, home, strike)), *archived)
+            self._lock = yield from lock_folder(home.root)
+        archived: tuple[str, ...] = yield Read(_redact_archived, (home, strike))
+        paths = (*(yield from _redact_folder(self._engine, home, strike)), *archived)
         in_git = os.path.exists(os.path.join(home.root.path, ".git"))
         note = f"git keeps it in the history of {', '.join(paths)}"
         return RedactionResult(paths, archived, (note,) if paths and in_git else ())
@@ -81,11 +81,11 @@ class DocumentRedaction:
             self._lock = -1
 
 
-def _of_folder(engine: Engine, home: WorkspaceFolder, strike: TextRedactor) -> Protocol[tuple[str, ...]]:
+def _redact_folder(engine: Engine, home: WorkspaceFolder, strike: TextRedactor) -> Protocol[tuple[str, ...]]:
     """Redact the folder. Concurrent edits are read in the same round, and redacted before they are stored."""
     found, removed = dict[str, None](), dict[str, None]()
 
-    def also(plan: SyncRound) -> Sequence[AgentWrite]:
+    def add_writes(plan: SyncRound) -> Sequence[AgentWrite]:
         texts = [text.file for text in plan.changes if text.file is not None and strike(text.file) != text.file]
         found.update(
             {
@@ -94,26 +94,28 @@ def _of_folder(engine: Engine, home: WorkspaceFolder, strike: TextRedactor) -> P
                 if _has(text.file, strike) or _has_document(text.document, strike)
             }
         )
-        asks = _PastVersions(engine, strike).asks(plan.shelf, texts)
-        removed.update({key: None for key, text in asks.items() if text == stored(WorkspaceDocument(FORGOTTEN))})
+        asks = _PastVersions(engine, strike).make_values(plan.shelf, texts)
+        removed.update(
+            {key: None for key, text in asks.items() if text == to_state_value(WorkspaceDocument(FORGOTTEN))}
+        )
         written = {text.path for text in plan.changes if text.wanted != text.document}
         return [ask(engine, key, value) for key, value in asks.items() if key not in written]
 
-    synced: Synced = yield from rounds(engine, home.root, "", strike, also)
-    yield from _removed_again(engine, removed)
-    yield from committed(engine, home, synced)
+    synced: Synced = yield from rounds(engine, home.root, "", strike, add_writes)
+    yield from _remove_keys(engine, removed)
+    yield from commit_folder(engine, home, synced)
     return tuple(found)
 
 
-def _of_documents(engine: Engine, strike: TextRedactor) -> Protocol[tuple[str, ...]]:
+def _redact_documents(engine: Engine, strike: TextRedactor) -> Protocol[tuple[str, ...]]:
     for _ in range(TRIES):
         shelf: DocumentSet = yield Read(shelf_of, (engine,))
         new = {
             path: WorkspaceDocument(strike(text.text), strike(text.rendered)) for path, text in shelf.documents.items()
         }
         had = {path: text for path, text in new.items() if text != shelf.documents[path]}
-        more: dict[str, Any] = yield Read(_PastVersions(engine, strike).asks, (shelf, ()))
-        asks = {**more, **{path: stored(text) for path, text in had.items()}}
+        more: dict[str, Any] = yield Read(_PastVersions(engine, strike).make_values, (shelf, ()))
+        asks = {**more, **{path: to_state_value(text) for path, text in had.items()}}
         if not asks:
             return ()
         wanted = [ask(engine, key, value) for key, value in asks.items()]
@@ -121,14 +123,14 @@ def _of_documents(engine: Engine, strike: TextRedactor) -> Protocol[tuple[str, .
             yield from land(engine, Site.STATE, [RequireRevision((engine.stream, SPACE), shelf.revision), *wanted])
         except VersionConflict:
             continue  # a concurrent write: try again
-        yield from _removed_again(
-            engine, [key for key, text in more.items() if text == stored(WorkspaceDocument(FORGOTTEN))]
+        yield from _remove_keys(
+            engine, [key for key, text in more.items() if text == to_state_value(WorkspaceDocument(FORGOTTEN))]
         )
         return tuple(had)
     raise VersionConflict("the documents change faster than they can be read")
 
 
-def _removed_again(engine: Engine, keys: Sequence[str] | Mapping[str, None]) -> Protocol[None]:
+def _remove_keys(engine: Engine, keys: Sequence[str] | Mapping[str, None]) -> Protocol[None]:
     if keys:
         yield from land(engine, Site.STATE, [ask(engine, key, None) for key in keys])
 
@@ -152,18 +154,18 @@ class _PastVersions:
         self._engine, self._strike = engine, strike
         self._entries: dict[tuple[int, int], list[r.StateChange]] = {}
 
-    def asks(self, shelf: DocumentSet, texts: Sequence[str]) -> dict[str, Any]:
+    def make_values(self, shelf: DocumentSet, texts: Sequence[str]) -> dict[str, Any]:
         """Return the values to write by key, with the forgotten lines that an outdated folder must not bring back."""
         store, stream = self._engine.store, self._engine.stream
         rows = store.read("agent_state_at", (stream, SPACE, _EVER, _EVER))
         last = {key: (written_in, seq) for key, _, written_in, seq in rows}
         had = dict.fromkeys(texts)
-        tainted = {place for key in last for place in self._tainted(key, had)}
-        asks = {key: self._again(key) for key, place in last.items() if place in tainted}
-        lines = remembered(store.secret, shelf.forgotten, had, self._strike)
+        tainted = {place for key in last for place in self._find_tainted(key, had)}
+        asks = {key: self._read_current(key) for key, place in last.items() if place in tainted}
+        lines = remember_digests(store.secret, shelf.forgotten, had, self._strike)
         return asks | ({FORGOTTEN_LINES: lines} if lines != shelf.forgotten else {})
 
-    def _tainted(self, key: str, had: dict[str, None]) -> Iterator[tuple[int, int]]:
+    def _find_tainted(self, key: str, had: dict[str, None]) -> Iterator[tuple[int, int]]:
         """Yield the entries in which a key has the text, and collect what it was."""
         for _, _, stream, seq, _ in self._engine.store.read("state_history_of", (self._engine.stream, SPACE, key)):
             for text in (
@@ -175,7 +177,7 @@ class _PastVersions:
 
     def _changes(self, stream: int, seq: int) -> list[r.StateChange]:
         if (stream, seq) not in self._entries:
-            found = landed_at(self._engine.store, stream, seq, r.StateChange)
+            found = read_changes_at(self._engine.store, stream, seq, r.StateChange)
             self._entries[stream, seq] = [
                 text for text in found if text.space == SPACE and text.owner == self._engine.stream
             ]
@@ -185,24 +187,26 @@ class _PastVersions:
         value = objects.unpack(self._engine.store, text.value) if text.value else None
         return [value[name] for name in ("text", "rendered") if name in value] if isinstance(value, dict) else []
 
-    def _again(self, key: str) -> Any:
+    def _read_current(self, key: str) -> Any:
         """Return the current value of a key, or a placeholder for a removed one."""
-        seen = state.read_after(self._engine, (self._engine.stream, SPACE, key), ())
-        return seen.value if seen.there else stored(WorkspaceDocument(FORGOTTEN))
+        seen = state.preview_after(self._engine, (self._engine.stream, SPACE, key), ())
+        return seen.value if seen.there else to_state_value(WorkspaceDocument(FORGOTTEN))
 
 
-def _archived(home: WorkspaceFolder, strike: TextRedactor) -> dict[str, str]:
+def _find_archived(home: WorkspaceFolder, strike: TextRedactor) -> dict[str, str]:
     """Return the archived logs that have one of the texts. They exist only as files."""
-    there = {path: decoded(home.root.read(path) or b"") for path in archived_in(home.root)}
+    there = {path: decode_text(home.root.read(path) or b"") for path in list_archived(home.root)}
     return {path: text for path, text in there.items() if strike(text) != text}
 
 
-def _struck(home: WorkspaceFolder, strike: TextRedactor) -> tuple[str, ...]:
+def _redact_archived(home: WorkspaceFolder, strike: TextRedactor) -> tuple[str, ...]:
     changed = dict[str, None]()
     for _ in range(TRIES):
-        found = _archived(home, strike)
+        found = _find_archived(home, strike)
         changed.update(dict.fromkeys(found))
-        missed = [path for path, text in found.items() if not put_alone(home.root, path, text, strike(text), strike)]
+        missed = [
+            path for path, text in found.items() if not place_unjournaled(home.root, path, text, strike(text), strike)
+        ]
         if not missed:
             break
     return tuple(changed)

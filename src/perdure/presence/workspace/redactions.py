@@ -47,7 +47,9 @@ class TextRedactor:
                 start = text.find(shape, start + len(shape))
 
 
-def remembered(secret: bytes, before: Mapping[str, str], texts: Iterable[str], strike: TextRedactor) -> dict[str, str]:
+def remember_digests(
+    secret: bytes, before: Mapping[str, str], texts: Iterable[str], strike: TextRedactor
+) -> dict[str, str]:
     """Return the redacted lines of some texts as digests, added to those remembered before."""
     found = dict(before)
     for text in texts:
@@ -55,7 +57,7 @@ def remembered(secret: bytes, before: Mapping[str, str], texts: Iterable[str], s
     return dict([*found.items()][-FORGOTTEN_LINES_MAX:])
 
 
-def without_forgotten(secret: bytes, lines: Mapping[str, str], text: str) -> str:
+def remove_forgotten(secret: bytes, lines: Mapping[str, str], text: str) -> str:
     """Return a text without forgotten lines."""
     if not lines:
         return text

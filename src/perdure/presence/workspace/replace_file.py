@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from perdure.presence.workspace.documents import decoded, digest, encoded, text_of
+from perdure.presence.workspace.documents import decode_text, digest, encode_text, text_of
 from perdure.presence.workspace.layout import is_path
 from perdure.presence.workspace.merge import merge
 from perdure.presence.workspace.root import DisplacedFile, WorkspaceRoot
@@ -31,7 +31,7 @@ RedactText = Callable[[str], str]
 """Removes forgotten texts from another text."""
 
 
-def unredacted(text: str) -> str:
+def keep_text(text: str) -> str:
     """Return the text unchanged: nothing is forgotten."""
     return text
 
@@ -58,46 +58,48 @@ class SavedCopy(msgspec.Struct, frozen=True):
     text: str
 
 
-def put(
+def place_file(
     root: WorkspaceRoot,
     path: str,
     before: str | None,
     text: str,
     bases: dict[str, str],
-    strike: RedactText = unredacted,
+    strike: RedactText = keep_text,
 ) -> PlacementOutcome:
     """Write a file that contained `before`; None if it did not exist.
 
     Concurrent saves are merged, and kept next to it until the journal has them; `bases` collects their bases.
     """
     if before is None:
-        return PlacementOutcome.WRITTEN if root.make_new(path, encoded(text)) else PlacementOutcome.MISSED
-    held = _swapped(root, path, (before, text), strike, bases)
+        return PlacementOutcome.WRITTEN if root.make_new(path, encode_text(text)) else PlacementOutcome.MISSED
+    held = _swap_text(root, path, (before, text), strike, bases)
     if held is None:
         return PlacementOutcome.MISSED
     return PlacementOutcome.SAVED if held else PlacementOutcome.WRITTEN
 
 
-def put_alone(root: WorkspaceRoot, path: str, before: str | None, text: str, strike: RedactText = unredacted) -> bool:
+def place_unjournaled(
+    root: WorkspaceRoot, path: str, before: str | None, text: str, strike: RedactText = keep_text
+) -> bool:
     """Write a file that is not in the journal. Returns False if it was created or removed meanwhile."""
     if before is None:
-        return root.make_new(path, encoded(text))
-    held = _swapped(root, path, (before, text), strike, {})
+        return root.make_new(path, encode_text(text))
+    held = _swap_text(root, path, (before, text), strike, {})
     if held is not None and len(held) < TRIES:  # otherwise the last save is not merged yet
         release_displaced(root, held)
     return held is not None
 
 
-def _swapped(
+def _swap_text(
     root: WorkspaceRoot, path: str, texts: tuple[str, str], strike: RedactText, bases: dict[str, str]
 ) -> list[DisplacedFile] | None:
     """Replace the first text by the second. Returns the concurrent saves, which are merged."""
     held, (before, now) = list[DisplacedFile](), texts
     while len(held) < TRIES:
-        found = root.swap(path, encoded(now), _tag(path, before))
+        found = root.swap(path, encode_text(now), _tag(path, before))
         if found is None:
             return None
-        saved = decoded(found.data)
+        saved = decode_text(found.data)
         if saved == before:
             release_displaced(root, [found])
             break
@@ -112,10 +114,10 @@ def remove_unchanged(root: WorkspaceRoot, path: str, before: str) -> PlacementOu
     found = root.displace(path, _tag(path, before))
     if found is None:
         return PlacementOutcome.WRITTEN
-    if decoded(found.data) == before:
+    if decode_text(found.data) == before:
         release_displaced(root, [found])
         return PlacementOutcome.WRITTEN
-    root.put_back(found)
+    root.restore_displaced(found)
     return PlacementOutcome.MISSED
 
 
@@ -127,7 +129,7 @@ def release_displaced(root: WorkspaceRoot, held: Iterable[DisplacedFile]) -> Non
 
 
 def rescue(
-    engine: Engine, root: WorkspaceRoot, paths: Iterable[str], bases: Mapping[str, str], strike: RedactText = unredacted
+    engine: Engine, root: WorkspaceRoot, paths: Iterable[str], bases: Mapping[str, str], strike: RedactText = keep_text
 ) -> dict[str, list[SavedCopy]]:
     """Return by file the saves of people in displaced files. They may be deleted once the journal has them.
 
@@ -138,19 +140,19 @@ def rescue(
     for folder in sorted({path.rpartition("/")[0] for path in known.values()}):
         for name in root.asides(folder):
             tag = _TAG.fullmatch(name)
-            if tag is None or tag[1] not in known or (displaced := root.sibling(known[tag[1]], name)) is None:
+            if tag is None or tag[1] not in known or (displaced := root.find_displaced(known[tag[1]], name)) is None:
                 continue
             base = bases.get(tag[2])
             if (
                 displaced.busy
                 or (base is None and _is_ours(engine, root, displaced, tag[2]))
-                or root.put_back(displaced)
+                or root.restore_displaced(displaced)
             ):
                 continue  # still open, or back in place
             base = text_of(engine, displaced.path, tag[2]) if base is None else base
-            saved = SavedCopy(displaced, None if base is None else strike(base), strike(decoded(displaced.data)))
+            saved = SavedCopy(displaced, None if base is None else strike(base), strike(decode_text(displaced.data)))
             found.setdefault(displaced.path, []).append(saved)
-    return {path: saved for path, saved in found.items() if is_path(path) or not _merged_alone(root, path, saved)}
+    return {path: saved for path, saved in found.items() if is_path(path) or not _merge_saves(root, path, saved)}
 
 
 def tag_of(text: str) -> str:
@@ -160,19 +162,19 @@ def tag_of(text: str) -> str:
 
 def _is_ours(engine: Engine, root: WorkspaceRoot, displaced: DisplacedFile, taken_for: str) -> bool:
     """Return whether a displaced file holds only our own text, so that it can be deleted."""
-    text = decoded(displaced.data)
+    text = decode_text(displaced.data)
     if not digest(text).startswith(taken_for) and text_of(engine, displaced.path, digest(text)) is None:
         return False
     root.drop_displaced(displaced)
     return True
 
 
-def _merged_alone(root: WorkspaceRoot, path: str, saves: Iterable[SavedCopy]) -> bool:
+def _merge_saves(root: WorkspaceRoot, path: str, saves: Iterable[SavedCopy]) -> bool:
     """Merge saves into a file that is not in the journal."""
     for saved in saves:
-        now = decoded(root.read(path) or b"")
+        now = decode_text(root.read(path) or b"")
         merged = merge(saved.base, now, saved.text).text
-        if merged == now or put_alone(root, path, now, merged):
+        if merged == now or place_unjournaled(root, path, now, merged):
             root.drop_displaced(saved.displaced)
     return True
 

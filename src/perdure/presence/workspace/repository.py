@@ -59,7 +59,7 @@ class GitHead(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def opened(root: WorkspaceRoot) -> Iterator[GitRepository]:
+def open_repository(root: WorkspaceRoot) -> Iterator[GitRepository]:
     """Open the repository of a folder, with the locks that git takes while it commits."""
     inside = WorkspaceRoot(os.path.join(root.path, GIT))
     until = time.monotonic() + LOCK_SECONDS_MAX
@@ -68,17 +68,17 @@ def opened(root: WorkspaceRoot) -> Iterator[GitRepository]:
             raise NotCommitted("another process is working in the repository")
         time.sleep(_POLL_SECONDS)
     try:
-        with TemporaryDirectory(prefix="perdure-git-") as scratch, _locked(root, _INDEX):
+        with TemporaryDirectory(prefix="perdure-git-") as scratch, _hold_lock(root, _INDEX):
             yield GitRepository(root, scratch)
     finally:
         os.close(lock)
 
 
 @contextmanager
-def _locked(root: WorkspaceRoot, path: str) -> Iterator[None]:
+def _hold_lock(root: WorkspaceRoot, path: str) -> Iterator[None]:
     """Hold git's lock of a file. An existing lock of ours belongs to a dead process."""
     lock = f"{path}.lock"
-    if not root.make_new(lock, _OURS) and not (_recovered(root, lock) and root.make_new(lock, _OURS)):
+    if not root.make_new(lock, _OURS) and not (_recover_commit(root, lock) and root.make_new(lock, _OURS)):
         raise NotCommitted(f"{os.path.join(root.path, lock)} exists: another git is running, or was killed")
     try:
         yield
@@ -86,7 +86,7 @@ def _locked(root: WorkspaceRoot, path: str) -> Iterator[None]:
         root.remove(lock)
 
 
-def _recovered(root: WorkspaceRoot, lock: str) -> bool:
+def _recover_commit(root: WorkspaceRoot, lock: str) -> bool:
     """Finish the commit of a killed process of ours. Returns False if the lock belongs to another program."""
     data = root.read(lock, GIT_INDEX_BYTES_MAX)
     if data is not None and not data.startswith(_OURS):
@@ -110,13 +110,13 @@ def head_of(root: WorkspaceRoot) -> GitHead:
     found = _REF.fullmatch(text)
     if found is None or not _is_ref(found[1]):
         raise NotCommitted(f"{os.path.join(root.path, GIT)} is not a repository with a readable branch")
-    value = os.fsdecode(_file(root, found[1])) or _packed(root, found[1])
+    value = os.fsdecode(_file(root, found[1])) or _read_packed_ref(root, found[1])
     if value and not _OID.fullmatch(value):
         raise NotCommitted(f"{found[1]} names no commit")
     return GitHead(found[1], value.strip())
 
 
-def _packed(root: WorkspaceRoot, ref: str) -> str:
+def _read_packed_ref(root: WorkspaceRoot, ref: str) -> str:
     lines = (line.split(" ") for line in os.fsdecode(_file(root, "packed-refs")).split("\n"))
     return next((words[0] for words in lines if words[1:] == [ref]), "")
 
@@ -155,8 +155,8 @@ class GitRepository:
 
     def advance(self, commit: str, changed: Mapping[str, GitEntry | None], who: str, subject: str) -> None:
         """Move the branch to a new commit if it has not moved, and update the changed paths in the index."""
-        path, index = f"{GIT}/{self.head.path}", self._staged(changed)
-        with _locked(self._root, path):
+        path, index = f"{GIT}/{self.head.path}", self._encode_index(changed)
+        with _hold_lock(self._root, path):
             if head_of(self._root) != self.head:
                 raise NotCommitted("another commit came first; the next sync commits the rest")
             self._root.write(f"{_INDEX}.lock", _OURS + f"{commit}\n".encode() + index)
@@ -184,11 +184,11 @@ class GitRepository:
         found = dict[str, GitTree]()
         for folder, (_, _, size) in there.items():
             start = data.index(b"\n") + 1
-            found[folder] = self._parsed(data[start : start + int(size)])
+            found[folder] = self._parse_tree(data[start : start + int(size)])
             data = data[start + int(size) + 1 :]
         return found
 
-    def _parsed(self, data: bytes) -> GitTree:
+    def _parse_tree(self, data: bytes) -> GitTree:
         width, found = hashlib.new(self._hash).digest_size, GitTree()
         while data:
             head, _, rest = data.partition(b"\0")
@@ -199,7 +199,7 @@ class GitRepository:
 
     def blob(self, data: bytes) -> str:
         """Return the blob id of a file, without any conversion."""
-        return self._named(b"blob", data)[0]
+        return self._hash_object(b"blob", data)[0]
 
     def put_blob(self, data: bytes) -> str:
         """Write a file as an object."""
@@ -217,18 +217,18 @@ class GitRepository:
         text = f"tree {tree}\n{parent}author {who}\ncommitter {who}\n\n{message}"
         return self._write(b"commit", text.encode("utf-8", "replace"))
 
-    def _named(self, kind: bytes, data: bytes) -> tuple[str, bytes]:
+    def _hash_object(self, kind: bytes, data: bytes) -> tuple[str, bytes]:
         whole = kind + b" " + str(len(data)).encode() + b"\0" + data
         return hashlib.new(self._hash, whole, usedforsecurity=False).hexdigest(), whole
 
     def _write(self, kind: bytes, data: bytes) -> str:
-        oid, whole = self._named(kind, data)
+        oid, whole = self._hash_object(kind, data)
         self._root.make_new(f"{GIT}/objects/{oid[:2]}/{oid[2:]}", zlib.compress(whole), _OBJECT_MODE)
         return oid
 
     # -- the index ------------------------------------------------------------------------------------------------
 
-    def staged(self, paths: Sequence[str]) -> dict[str, GitEntry | None]:
+    def read_index_entries(self, paths: Sequence[str]) -> dict[str, GitEntry | None]:
         """Return the index entries of some paths and below them; None for an unmerged file."""
         if not os.path.exists(os.path.join(self._scratch, "git/index")):
             return {}
@@ -239,7 +239,7 @@ class GitRepository:
             found[os.fsdecode(path)] = (mode, oid.decode()) if stage == b"0" else None
         return found
 
-    def _staged(self, changed: Mapping[str, GitEntry | None]) -> bytes:
+    def _encode_index(self, changed: Mapping[str, GitEntry | None]) -> bytes:
         """Return the index with changed entries; None removes a path."""
         nothing = (b"0", "0" * hashlib.new(self._hash).digest_size * 2)
         entries = ((path, entry or nothing) for path, entry in changed.items())
@@ -248,20 +248,20 @@ class GitRepository:
         with open(os.path.join(self._scratch, "git/index"), "rb") as file:
             return file.read()
 
-    def ignored(self, paths: Iterable[str]) -> set[str]:
+    def find_ignored(self, paths: Iterable[str]) -> set[str]:
         """Return the paths that git ignores: by rules of the folder, of the repository, or of the user."""
         for folder in _IGNORING:
             path = f"{folder}/.gitignore" if folder else ".gitignore"
             if rules := self._root.read(path):
                 self._put(f"tree/{path}", rules)
         self._put("git/info/exclude", _file(self._root, "info/exclude"))
-        own = self._own_rules()
+        own = self._find_user_ignore_file()
         more = ("-c", f"core.excludesFile={own}") if own else ()
         said = b"".join(os.fsencode(path) + b"\0" for path in paths)
         found = self._git(*more, "check-ignore", "--no-index", "-z", "--stdin", said=said, may_fail=True)
         return {os.fsdecode(path) for path in found.split(b"\0") if path}
 
-    def _own_rules(self) -> str:
+    def _find_user_ignore_file(self) -> str:
         """Return the user's global ignore file, from the user's own configuration."""
         with suppress(NotCommitted):  # no such setting, or no home directory
             told = self._git("config", "--global", "--path", "--get", "core.excludesFile", own=True)

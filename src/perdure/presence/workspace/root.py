@@ -25,7 +25,7 @@ from perdure.platform.files import (
     PRIVATE,
     exchange,
     make_folder,
-    read_settled,
+    read_stable,
     replace_file,
     swap_file,
     temporary_name,
@@ -73,12 +73,12 @@ class WorkspaceRoot:
             if descriptor < 0:
                 return None
             try:
-                data = read_settled(descriptor, most + 1).data
+                data = read_stable(descriptor, most + 1).data
             finally:
                 os.close(descriptor)
         if len(data) > most:
             size = f"{most // (1024 * 1024)} MB"
-            raise ValueTooLarge(f"{self._shown(path)} is larger than {size}, the limit for a workspace file")
+            raise ValueTooLarge(f"{self._format_path(path)} is larger than {size}, the limit for a workspace file")
         return data
 
     def _open_alone(self, path: str, folder: int, name: str) -> int:
@@ -89,7 +89,7 @@ class WorkspaceRoot:
             except FileNotFoundError:
                 raise
             except OSError as error:
-                raise self._refused(path, error) from error
+                raise self._refusal_error(path, error) from error
             kept = False
             try:
                 kept = self._is_alone(path, folder, name, descriptor)
@@ -98,7 +98,7 @@ class WorkspaceRoot:
                     os.close(descriptor)
             if kept:
                 return descriptor
-        raise PathRefused(f"{self._shown(path)} changes faster than it can be opened")
+        raise PathRefused(f"{self._format_path(path)} changes faster than it can be opened")
 
     def _is_alone(self, path: str, folder: int, name: str, descriptor: int) -> bool:
         """Return whether the open file is the one with that name. Irregular files and hard links are refused.
@@ -108,13 +108,15 @@ class WorkspaceRoot:
         """
         opened = os.fstat(descriptor)
         if not stat.S_ISREG(opened.st_mode):
-            raise PathRefused(f"{self._shown(path)} is not a regular file")
+            raise PathRefused(f"{self._format_path(path)} is not a regular file")
         now = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if (now.st_dev, now.st_ino) != (opened.st_dev, opened.st_ino):
             return False
         if now.st_nlink > 1 and not self._drop_leftovers(now, folder):
             hint = f"copy it, then put the copy in its place: `cp {name} copy && mv copy {name}`"
-            raise PathRefused(f"{self._shown(path)} has {now.st_nlink} links: the file has another name", hint=hint)
+            raise PathRefused(
+                f"{self._format_path(path)} has {now.st_nlink} links: the file has another name", hint=hint
+            )
         return now.st_nlink <= 1
 
     def _drop_leftovers(self, file: os.stat_result, folder: int) -> bool:
@@ -145,7 +147,7 @@ class WorkspaceRoot:
             if os.path.sameopenfile(known, descriptor):
                 return descriptor
             os.close(descriptor)
-            raise PathRefused(f"{self._shown(path)} changes faster than it can be opened")
+            raise PathRefused(f"{self._format_path(path)} changes faster than it can be opened")
         finally:
             os.close(known)
 
@@ -182,12 +184,12 @@ class WorkspaceRoot:
             if aside is None:
                 return None
             visit(RaceWindow.FILE_PLACED)
-            found = self._sibling(path, folder, aside)
+            found = self._find_displaced(path, folder, aside)
             if found is None:  # a link or folder was just put there: restore it
                 exchange(aside, name, folder)
                 os.unlink(aside, dir_fd=folder)
                 os.fsync(folder)
-                raise PathRefused(f"{self._shown(path)} is not a regular file")
+                raise PathRefused(f"{self._format_path(path)} is not a regular file")
             return found
 
     def displace(self, path: str, tag: str) -> DisplacedFile | None:
@@ -203,18 +205,18 @@ class WorkspaceRoot:
                 return None
             os.fsync(folder)
             visit(RaceWindow.FILE_PLACED)
-            found = self._sibling(path, folder, aside)
+            found = self._find_displaced(path, folder, aside)
             if found is None:
                 os.rename(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
-                raise PathRefused(f"{self._shown(path)} is not a regular file")
+                raise PathRefused(f"{self._format_path(path)} is not a regular file")
             return found
 
-    def sibling(self, path: str, aside: str) -> DisplacedFile | None:
+    def find_displaced(self, path: str, aside: str) -> DisplacedFile | None:
         """Return the displaced file of that name; None if it is gone or not a file."""
         with self._folder_of(path) as (folder, _):
-            return self._sibling(path, folder, aside, wait=False) if folder >= 0 else None
+            return self._find_displaced(path, folder, aside, wait=False) if folder >= 0 else None
 
-    def _sibling(self, path: str, folder: int, aside: str, *, wait: bool = True) -> DisplacedFile | None:
+    def _find_displaced(self, path: str, folder: int, aside: str, *, wait: bool = True) -> DisplacedFile | None:
         try:
             descriptor = os.open(aside, _FILE, dir_fd=folder)
         except OSError:
@@ -224,7 +226,7 @@ class WorkspaceRoot:
             is_same = os.path.samestat(now, os.fstat(descriptor))
             if not is_same or not stat.S_ISREG(now.st_mode) or now.st_nlink > 1:
                 return None
-            return DisplacedFile(path, aside, *read_settled(descriptor, wait=wait))
+            return DisplacedFile(path, aside, *read_stable(descriptor, wait=wait))
         finally:
             os.close(descriptor)
 
@@ -237,7 +239,7 @@ class WorkspaceRoot:
                     os.unlink(displaced.aside, dir_fd=folder)
                     os.fsync(folder)
 
-    def put_back(self, displaced: DisplacedFile) -> bool:
+    def restore_displaced(self, displaced: DisplacedFile) -> bool:
         """Restore the old name of a displaced file. Returns False if that is taken."""
         with self._folder_of(displaced.path, make=True) as (folder, name):
             try:
@@ -290,7 +292,7 @@ class WorkspaceRoot:
 
     def _is_open(self, name: str, folder: int) -> bool:
         """Return whether a displaced file is still open and may change."""
-        found = self._sibling(name, folder, name, wait=False)
+        found = self._find_displaced(name, folder, name, wait=False)
         return found is not None and found.busy
 
     def lock(self) -> int | None:
@@ -309,7 +311,7 @@ class WorkspaceRoot:
         except FileNotFoundError as error:
             raise WorkspaceNotFound(f"there is no folder {self.path}") from error
         except OSError as error:
-            raise self._refused("", error) from error
+            raise self._refusal_error("", error) from error
 
     @contextmanager
     def _folder_of(self, path: str, make: bool = False) -> Iterator[tuple[int, str]]:
@@ -342,18 +344,18 @@ class WorkspaceRoot:
                 raise
             return -1
         except OSError as error:
-            raise self._refused(part, error) from error
+            raise self._refusal_error(part, error) from error
 
-    def _refused(self, path: str, error: OSError) -> Exception:
+    def _refusal_error(self, path: str, error: OSError) -> Exception:
         """Return `PathRefused` for a link or socket; other errors are returned as they are."""
         if error.errno == errno.ENXIO:  # a socket
-            return PathRefused(f"{self._shown(path)} is not a regular file")
+            return PathRefused(f"{self._format_path(path)} is not a regular file")
         if error.errno not in (errno.ELOOP, errno.ENOTDIR):
             return error
         hint = "replace it by a file or a folder: nothing outside of a workspace is ever read or written"
-        return PathRefused(f"{self._shown(path)} is a link, or not a folder", hint=hint)
+        return PathRefused(f"{self._format_path(path)} is a link, or not a folder", hint=hint)
 
-    def _shown(self, path: str) -> str:
+    def _format_path(self, path: str) -> str:
         return os.path.join(self.path, path)
 
 

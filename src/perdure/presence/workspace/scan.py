@@ -14,8 +14,8 @@ from perdure.errors import PathRefused, PerdureError, ValueTooLarge
 from perdure.presence.handoff.gather import gather, names_of
 from perdure.presence.handoff.pending import desk_of
 from perdure.presence.handoff.progress import Progress, ProgressUpdate
-from perdure.presence.handoff.progress_text import edits, parse, read_page
-from perdure.presence.workspace.documents import DocumentSet, WorkspaceDocument, decoded, digest, shelf_of, text_of
+from perdure.presence.handoff.progress_text import edits, parse, parse_page
+from perdure.presence.workspace.documents import DocumentSet, WorkspaceDocument, decode_text, digest, shelf_of, text_of
 from perdure.presence.workspace.generated import GeneratedFile, HandoffFile, ProgressFile
 from perdure.presence.workspace.layout import (
     ARCHIVED,
@@ -32,9 +32,9 @@ from perdure.presence.workspace.layout import (
     TOP,
     is_path,
 )
-from perdure.presence.workspace.logs import LogUpdate, logged_since, with_lines
+from perdure.presence.workspace.logs import LogUpdate, append_log_lines, read_logged_since
 from perdure.presence.workspace.merge import merge, merge_notes
-from perdure.presence.workspace.redactions import without_forgotten
+from perdure.presence.workspace.redactions import remove_forgotten
 from perdure.presence.workspace.replace_file import RedactText, SavedCopy
 from perdure.presence.workspace.root import DisplacedFile, WorkspaceRoot
 from perdure.values.lazy import lazy
@@ -117,7 +117,7 @@ def files_in(root: WorkspaceRoot, refused: list[PerdureError | OSError] | None =
     return paths
 
 
-def archived_in(root: WorkspaceRoot) -> list[str]:
+def list_archived(root: WorkspaceRoot) -> list[str]:
     """Return the archived logs."""
     with suppress(PathRefused):
         return [f"{ARCHIVED}/{name}" for name in root.names(ARCHIVED) if name.endswith(".md")]
@@ -141,11 +141,11 @@ class _ReadableFiles:
             except (PathRefused, ValueTooLarge, OSError) as error:
                 self.refused.append(error)
                 continue
-            found[path] = None if data is None else decoded(data)
+            found[path] = None if data is None else decode_text(data)
         return found
 
 
-def planned(
+def plan_sync(
     engine: Engine, root: WorkspaceRoot, under: PathPrefix, strike: RedactText, saves: SavedCopies
 ) -> SyncRound:
     """Plan the sync of all paths with a prefix, including displaced saves."""
@@ -154,21 +154,21 @@ def planned(
         marker = FolderMarker()  # of another agent: its versions mean nothing here
     files, logged = _ReadableFiles(root), LogUpdate({}, shelf.logged)
     if f"{LOGS}/".startswith(under):
-        logged = logged_since(engine, shelf.logged)
+        logged = read_logged_since(engine, shelf.logged)
     wanted = {*files.there, *marker.base, *shelf.documents, *logged.lines, *IDENTITY, MEMORY, *GENERATED}
     meant = {path for path in wanted if is_path(path) and path.startswith(under)} | {*saves}
     texts = files.read(sorted(meant))
     if not {*logged.lines} <= {*texts}:
         logged = LogUpdate({}, shelf.logged)  # one position covers all logs, so all wait for the unreadable one
     looks = {path: _FileMerge(engine, path, text, shelf, marker, saves.get(path, ())) for path, text in texts.items()}
-    said, made = _made(engine, looks)
+    said, made = _generate_files(engine, looks)
     changes = [look.change(logged.lines.get(path, ""), made.get(path)) for path, look in looks.items()]
-    struck = tuple(_struck(change, strike) for change in changes)
+    struck = tuple(_redact_change(change, strike) for change in changes)
     saved = tuple(one.displaced for path, text in texts.items() if text is not None for one in saves.get(path, ()))
-    return SyncRound(shelf, marker, struck, logged, tuple(_said(said, strike)), tuple(files.refused), saved)
+    return SyncRound(shelf, marker, struck, logged, tuple(_redact_progress(said, strike)), tuple(files.refused), saved)
 
 
-def _struck(change: FileChange, strike: RedactText) -> FileChange:
+def _redact_change(change: FileChange, strike: RedactText) -> FileChange:
     """Remove forgotten texts from everything that is written."""
     if change.wanted is None:
         return change
@@ -177,7 +177,7 @@ def _struck(change: FileChange, strike: RedactText) -> FileChange:
     )
 
 
-def _said(said: Sequence[ProgressUpdate], strike: RedactText) -> Iterable[ProgressUpdate]:
+def _redact_progress(said: Sequence[ProgressUpdate], strike: RedactText) -> Iterable[ProgressUpdate]:
     for run, what in said:
         yield (
             run,
@@ -185,15 +185,17 @@ def _said(said: Sequence[ProgressUpdate], strike: RedactText) -> Iterable[Progre
         )
 
 
-def _made(engine: Engine, looks: Mapping[str, _FileMerge]) -> tuple[list[ProgressUpdate], dict[str, GeneratedFile]]:
+def _generate_files(
+    engine: Engine, looks: Mapping[str, _FileMerge]
+) -> tuple[list[ProgressUpdate], dict[str, GeneratedFile]]:
     """Return the progress reported by edits, and the generated files in their current version."""
     wanted, old = {*looks} & {*GENERATED}, looks.get(OLD_PROGRESS)
-    said = old.reported(parse) if old is not None else []
+    said = old.find_reported(parse) if old is not None else []
     if not wanted:
         return said, {}
     desk, made = desk_of(engine), dict[str, GeneratedFile]()
     names, page = names_of(desk), looks.get(PROGRESS)
-    said += page.reported(lambda text: read_page(text, names).sections) if page is not None else []
+    said += page.find_reported(lambda text: parse_page(text, names).sections) if page is not None else []
     said = desk.hear(said)
     if PROGRESS in wanted:
         made[PROGRESS] = ProgressFile(gather(desk), names)
@@ -229,7 +231,7 @@ class _FileMerge:
         return text_of(self._engine, self._path, wanted)
 
     @lazy
-    def seen(self) -> str | None:
+    def read_saved_text(self) -> str | None:
         """Return what people have saved in the file. Without a base, forgotten lines are removed."""
         if self._file is None:
             return None
@@ -248,54 +250,56 @@ class _FileMerge:
     def _unforgotten(self, text: str, base: str | None) -> str:
         if base is not None:
             return text
-        return without_forgotten(self._engine.store.secret, self._shelf.forgotten, text)
+        return remove_forgotten(self._engine.store.secret, self._shelf.forgotten, text)
 
     @property
     def rendered(self) -> str:
         """The last generated text, without additions."""
         return self._known.rendered if self._known is not None else ""
 
-    def reported(self, parsed: Callable[[str], Sequence[Progress]]) -> list[ProgressUpdate]:
+    def find_reported(self, parsed: Callable[[str], Sequence[Progress]]) -> list[ProgressUpdate]:
         """Return the progress reported by editing the page, in the journal or in the file."""
         known = self._known.text if self._known is not None else ""
         found = list[ProgressUpdate]()
         if self._path in GENERATED and known != self.rendered:
             found += edits(parsed(self.rendered), parsed(known), removes=bool(self.rendered))
-        if self.seen is None or (self._known is not None and self._file == known and not self._saves):
+        if self.read_saved_text is None or (self._known is not None and self._file == known and not self._saves):
             return found
         before = known if self._base is None else self._base
-        return [*found, *edits(parsed(before), parsed(self.seen), removes=self._base is not None)]
+        return [*found, *edits(parsed(before), parsed(self.read_saved_text), removes=self._base is not None)]
 
     def change(self, lines: str, made: GeneratedFile | None) -> FileChange:
         """Return the planned change."""
         ours = self._ours(lines, made)
-        if self.seen is None:
-            return self._end(self._without_file(ours))
+        if self.read_saved_text is None:
+            return self._end(self._resolve_missing_file(ours))
         if ours is None:
-            return self._end(self._without_document(self.seen))
+            return self._end(self._resolve_missing_document(self.read_saved_text))
         if made is not None:
-            return self._end(WorkspaceDocument(made.with_edits(self._base, ours.text, self.seen), made.text))
-        return self._end(WorkspaceDocument(merge(self._base, ours.text, self.seen).text))
+            return self._end(
+                WorkspaceDocument(made.merge_edits(self._base, ours.text, self.read_saved_text), made.text)
+            )
+        return self._end(WorkspaceDocument(merge(self._base, ours.text, self.read_saved_text).text))
 
     def _end(self, wanted: WorkspaceDocument | None) -> FileChange:
-        return FileChange(self._path, self._file, self.seen, self._known, wanted)
+        return FileChange(self._path, self._file, self.read_saved_text, self._known, wanted)
 
     def _ours(self, lines: str, made: GeneratedFile | None) -> WorkspaceDocument | None:
         """Return the document with new log lines, or newly generated."""
         known = self._known
         if made is not None:
-            return WorkspaceDocument(made.text if known is None else made.over(known), made.text)
+            return WorkspaceDocument(made.text if known is None else made.keep_additions(known), made.text)
         if lines:
-            return WorkspaceDocument(with_lines(known.text if known is not None else None, self._path, lines))
+            return WorkspaceDocument(append_log_lines(known.text if known is not None else None, self._path, lines))
         is_new = not self._shelf.revision and self._file is None and self._path in NEW
         return WorkspaceDocument(NEW[self._path]) if is_new else known
 
-    def _without_file(self, ours: WorkspaceDocument | None) -> WorkspaceDocument | None:
+    def _resolve_missing_file(self, ours: WorkspaceDocument | None) -> WorkspaceDocument | None:
         """Delete the document if the file was removed and the journal has nothing new. Else restore the file."""
         base = self._marker.base.get(self._path)
         removed = base is not None and self._path not in GENERATED
         return None if removed and ours is not None and ours == self._known and digest(ours.text) == base else ours
 
-    def _without_document(self, file: str) -> WorkspaceDocument | None:
+    def _resolve_missing_document(self, file: str) -> WorkspaceDocument | None:
         """Return None if the document was removed and the file not edited since; else the file is new."""
         return None if self._marker.base.get(self._path) == digest(file) else WorkspaceDocument(file)

@@ -21,17 +21,17 @@ from perdure.kernel.protocol import Pause, Protocol, Read
 from perdure.platform.failpoints import Site
 from perdure.presence.handoff import readable
 from perdure.presence.handoff.progress import KIND
-from perdure.presence.workspace.documents import LOGGED, SPACE, ask, digest, shelf_of, stored
+from perdure.presence.workspace.documents import LOGGED, SPACE, ask, digest, shelf_of, to_state_value
 from perdure.presence.workspace.layout import ARCHIVED, FOLDERS, LOGS, MARKER, OLD_PROGRESS, PROGRESS
 from perdure.presence.workspace.merge import is_marked
 from perdure.presence.workspace.replace_file import (
     PlacementOutcome,
     RedactText,
-    put,
+    keep_text,
+    place_file,
     release_displaced,
     remove_unchanged,
     rescue,
-    unredacted,
 )
 from perdure.presence.workspace.root import WorkspaceRoot
 from perdure.presence.workspace.scan import (
@@ -40,10 +40,10 @@ from perdure.presence.workspace.scan import (
     PathPrefix,
     SavedCopies,
     SyncRound,
-    archived_in,
     files_in,
+    list_archived,
     marker_of,
-    planned,
+    plan_sync,
     seal_of,
 )
 from perdure.values.limits import ASIDE_SECONDS, LOCK_SECONDS_MAX
@@ -87,14 +87,14 @@ class Synced(msgspec.Struct, frozen=True):
 
 def sync(engine: Engine, root: WorkspaceRoot, under: PathPrefix = "") -> Protocol[Synced]:
     """Sync a folder with the journal, or the files whose paths have a prefix."""
-    lock = yield from locked(root)
+    lock = yield from lock_folder(root)
     try:
         return (yield from rounds(engine, root, under))
     finally:
         os.close(lock)
 
 
-def locked(root: WorkspaceRoot) -> Protocol[int]:
+def lock_folder(root: WorkspaceRoot) -> Protocol[int]:
     """Lock the folder, so that no two processes overwrite each other. Returns a descriptor; closing it unlocks."""
     waited = 0.0
     while (lock := (yield Read(root.lock))) is None:
@@ -105,7 +105,7 @@ def locked(root: WorkspaceRoot) -> Protocol[int]:
     return int(lock)
 
 
-def _nothing(_: SyncRound) -> Sequence[AgentWrite]:
+def _add_nothing(_: SyncRound) -> Sequence[AgentWrite]:
     return ()
 
 
@@ -113,8 +113,8 @@ def rounds(
     engine: Engine,
     root: WorkspaceRoot,
     under: PathPrefix = "",
-    strike: RedactText = unredacted,
-    also: ExtraWrites = _nothing,
+    strike: RedactText = keep_text,
+    also: ExtraWrites = _add_nothing,
 ) -> Protocol[Synced]:
     """Sync a folder that the caller has locked. `strike` removes forgotten texts from everything that is written."""
     if isinstance(under, str) and under.startswith(f"{LOGS}/"):
@@ -123,7 +123,7 @@ def rounds(
     bases = dict[str, str]()  # texts of files, by the tags of displaced files
     for _ in range(TRIES):
         saves: SavedCopies = yield Read(_rescue, (engine, root, bases, strike))
-        plan: SyncRound = yield Read(planned, (engine, root, under, strike, saves))
+        plan: SyncRound = yield Read(plan_sync, (engine, root, under, strike, saves))
         try:
             yield from _commit(engine, plan, also)
         except VersionConflict:
@@ -141,7 +141,7 @@ def _rescue(engine: Engine, root: WorkspaceRoot, bases: Mapping[str, str], strik
     """Find displaced saves. Mostly there are none, and nothing else is read."""
     if not any(root.asides(folder) for folder in ("", *FOLDERS, ARCHIVED)):
         return {}
-    paths = {*files_in(root), *marker_of(root).base, *shelf_of(engine).documents, *archived_in(root)}
+    paths = {*files_in(root), *marker_of(root).base, *shelf_of(engine).documents, *list_archived(root)}
     return rescue(engine, root, paths, bases, strike)
 
 
@@ -155,15 +155,18 @@ def _commit(engine: Engine, plan: SyncRound, also: ExtraWrites) -> Protocol[None
     document is erased together with its entry.
     """
     revision = plan.shelf.revision
-    groups: Sequence[Sequence[AgentWrite]] = yield Read(_asks, (engine, plan, also))
+    groups: Sequence[Sequence[AgentWrite]] = yield Read(_make_write_batches, (engine, plan, also))
     for asks in groups:
         landed = yield from land(engine, Site.STATE, [RequireRevision((engine.stream, SPACE), revision), *asks])
         revision = max([revision, *(landing.revision for landing in landed if isinstance(landing, r.StateChange))])
 
 
-def _asks(engine: Engine, plan: SyncRound, also: ExtraWrites) -> list[list[AgentWrite]]:
-    of_progress = [*_changed(engine, plan, lambda path: path in (PROGRESS, OLD_PROGRESS)), *_said(engine, plan)]
-    others: list[AgentWrite] = _changed(engine, plan, lambda path: path not in (PROGRESS, OLD_PROGRESS))
+def _make_write_batches(engine: Engine, plan: SyncRound, also: ExtraWrites) -> list[list[AgentWrite]]:
+    of_progress = [
+        *_make_document_writes(engine, plan, lambda path: path in (PROGRESS, OLD_PROGRESS)),
+        *_make_progress_writes(engine, plan),
+    ]
+    others: list[AgentWrite] = _make_document_writes(engine, plan, lambda path: path not in (PROGRESS, OLD_PROGRESS))
     if plan.logged.upto != plan.shelf.logged:
         others.append(ask(engine, LOGGED, plan.logged.upto))
     others += also(plan)
@@ -171,15 +174,15 @@ def _asks(engine: Engine, plan: SyncRound, also: ExtraWrites) -> list[list[Agent
     return [asks for asks in groups if asks]
 
 
-def _changed(engine: Engine, plan: SyncRound, wanted: Callable[[str], bool]) -> list[AgentWrite]:
+def _make_document_writes(engine: Engine, plan: SyncRound, wanted: Callable[[str], bool]) -> list[AgentWrite]:
     return [
-        ask(engine, change.path, stored(change.wanted) if change.wanted is not None else None)
+        ask(engine, change.path, to_state_value(change.wanted) if change.wanted is not None else None)
         for change in plan.changes
         if change.wanted != change.document and wanted(change.path)
     ]
 
 
-def _said(engine: Engine, plan: SyncRound) -> Iterator[AgentWrite]:
+def _make_progress_writes(engine: Engine, plan: SyncRound) -> Iterator[AgentWrite]:
     for run, what in plan.said:
         payload: dict[str, Any] = {"run": run, **what}
         packed, made = pack(engine.store, payload, f"event {KIND}")
@@ -191,7 +194,7 @@ def _write(
 ) -> Mapping[str, PlacementOutcome]:
     """Write the files that differ. Returns the outcome by file."""
     base = dict(plan.marker.base)
-    done = {state_change.path: _written(root, state_change, bases, strike) for state_change in plan.changes}
+    done = {state_change.path: _write_change(root, state_change, bases, strike) for state_change in plan.changes}
     for change in plan.changes:
         if done[change.path] == PlacementOutcome.PROTECTED:
             base[change.path] = digest(change.file or "")  # the journal has all of it
@@ -210,14 +213,16 @@ def _write(
     return done
 
 
-def _written(root: WorkspaceRoot, change: FileChange, bases: dict[str, str], strike: RedactText) -> PlacementOutcome:
+def _write_change(
+    root: WorkspaceRoot, change: FileChange, bases: dict[str, str], strike: RedactText
+) -> PlacementOutcome:
     if change.file == (change.wanted.text if change.wanted is not None else None):
         return PlacementOutcome.WRITTEN
-    if change.file is not None and strike is unredacted and root.is_protected(change.path):
+    if change.file is not None and strike is keep_text and root.is_protected(change.path):
         return PlacementOutcome.PROTECTED
     if change.wanted is None:
         return remove_unchanged(root, change.path, change.file or "")
-    return put(root, change.path, change.file, change.wanted.text, bases, strike)
+    return place_file(root, change.path, change.file, change.wanted.text, bases, strike)
 
 
 def _summary(plan: SyncRound, protected: Sequence[str]) -> Synced:

@@ -14,7 +14,7 @@ from perdure.errors import PerdureError, WorkspaceNotFound, WorkspaceReadOnly
 from perdure.kernel.agent_write import enclosing_buffer
 from perdure.kernel.protocol import Protocol, Read
 from perdure.presence.handoff import progress
-from perdure.presence.handoff.progress import one_line
+from perdure.presence.handoff.progress import join_lines
 from perdure.presence.workspace import git
 from perdure.presence.workspace.documents import shelf_of
 from perdure.presence.workspace.layout import (
@@ -26,13 +26,13 @@ from perdure.presence.workspace.layout import (
     MARKER,
     TASKS,
     TOP,
-    named,
+    list_names,
     path_in,
 )
 from perdure.presence.workspace.logs import log as note_log
 from perdure.presence.workspace.open_folder import OpenFolder, home_of
 from perdure.presence.workspace.root import WorkspaceRoot
-from perdure.presence.workspace.scan import FolderMarker, PathPrefix, archived_in, files_in, is_sealed, marker_of
+from perdure.presence.workspace.scan import FolderMarker, PathPrefix, files_in, is_sealed, list_archived, marker_of
 from perdure.presence.workspace.sync import Synced, sync
 from perdure.run.core import RunCore
 from perdure.run.listing import require_run, summary_of
@@ -53,7 +53,7 @@ class WorkspaceFolder(msgspec.Struct, frozen=True):
     """Whether to commit changes: True creates a repository, False ignores one, None uses an existing one."""
 
 
-def nearest() -> str | None:
+def find_nearest() -> str | None:
     """Return the nearest workspace: the working directory or one above it."""
     folder, above = os.getcwd(), ""
     while folder != above:
@@ -65,34 +65,34 @@ def nearest() -> str | None:
 
 def resolve_folder(path: str | os.PathLike[str] | None = None) -> str:
     """Return the named folder, or the nearest workspace."""
-    found = os.fspath(path) if path is not None else nearest()
+    found = os.fspath(path) if path is not None else find_nearest()
     if found is None:
         raise WorkspaceNotFound(f"neither {os.getcwd()} nor a folder above it is a workspace")
     return found
 
 
-def at_home(engine: Engine) -> Protocol[WorkspaceFolder | None]:
+def find_folder(engine: Engine) -> Protocol[WorkspaceFolder | None]:
     """Return the open folder, or the nearest one if this agent has created it."""
-    path = nearest() if home_of(engine) is None else None
+    path = find_nearest() if home_of(engine) is None else None
     marker = (yield Read(marker_of, (WorkspaceRoot(path),))) if path is not None else FolderMarker()
     if path is not None and marker.agent == engine.name:
         if (yield Read(is_sealed, (engine, marker))):
             engine.parts.get(OpenFolder).home = WorkspaceFolder(WorkspaceRoot(path))
         else:
-            warnings.warn(f"{path} is left alone: {unsealed(engine)}", UserWarning, stacklevel=2)
+            warnings.warn(f"{path} is left alone: {explain_unsealed(engine)}", UserWarning, stacklevel=2)
     return home_of(engine)
 
 
-def unsealed(engine: Engine) -> str:
+def explain_unsealed(engine: Engine) -> str:
     """Explain why a folder that claims to belong to an agent is not used."""
     return f"it claims to be the workspace of agent {engine.name!r}, but was not created from {engine.shown_url}"
 
 
-def opened(engine: Engine, path: str, use_git: bool | None) -> Protocol[WorkspaceFolder]:
+def open_workspace(engine: Engine, path: str, use_git: bool | None) -> Protocol[WorkspaceFolder]:
     """Make the folder a workspace of this agent, or continue with an existing one."""
     before = home_of(engine)
     try:
-        return (yield from _opened(engine, path, use_git))
+        return (yield from _open_folder(engine, path, use_git))
     except PerdureError:
         raise
     except OSError as error:
@@ -100,7 +100,7 @@ def opened(engine: Engine, path: str, use_git: bool | None) -> Protocol[Workspac
         raise WorkspaceReadOnly(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def _opened(engine: Engine, path: str, use_git: bool | None) -> Protocol[WorkspaceFolder]:
+def _open_folder(engine: Engine, path: str, use_git: bool | None) -> Protocol[WorkspaceFolder]:
     root = WorkspaceRoot(path)
     yield Read(root.make)
     marker = yield Read(marker_of, (root,))
@@ -110,13 +110,13 @@ def _opened(engine: Engine, path: str, use_git: bool | None) -> Protocol[Workspa
     home = WorkspaceFolder(root, use_git)
     note = yield Read(git.prepare, (root, use_git is True))
     engine.parts.get(OpenFolder).home = home
-    yield from in_step(engine, home, "The workspace begins" if not marker.agent else "", at_start=True)
+    yield from sync_folder(engine, home, "The workspace begins" if not marker.agent else "", at_start=True)
     if note:
         warnings.warn(note, UserWarning, stacklevel=2)
     return home
 
 
-def in_step(
+def sync_folder(
     engine: Engine, home: WorkspaceFolder, message: str = "", under: PathPrefix = "", *, at_start: bool = False
 ) -> Protocol[Synced]:
     """Sync the folder, and commit it to git if something significant has changed.
@@ -126,10 +126,10 @@ def in_step(
     yield Read(home.root.make)  # if it was removed, all files are written again
     synced: Synced = yield from sync(engine, home.root, under)
     left_over = "Commit what an earlier process left" if at_start else ""
-    return (yield from committed(engine, home, synced, message or _message(synced) or left_over))
+    return (yield from commit_folder(engine, home, synced, message or _message(synced) or left_over))
 
 
-def committed(engine: Engine, home: WorkspaceFolder, synced: Synced, message: str = "") -> Protocol[Synced]:
+def commit_folder(engine: Engine, home: WorkspaceFolder, synced: Synced, message: str = "") -> Protocol[Synced]:
     """Commit to git if something significant has changed."""
     told = message or _message(synced)
     if home.git is False or not told:
@@ -142,7 +142,7 @@ def committed(engine: Engine, home: WorkspaceFolder, synced: Synced, message: st
 def _commit(engine: Engine, home: WorkspaceFolder, message: str, synced: Synced) -> git.GitCommit:
     body = "".join(f"\n- {path}" for path in synced.changed)
     return git.commit(
-        home.root, engine.name, [*files_in(home.root), *archived_in(home.root)], f"{message}\n{body}".strip() + "\n"
+        home.root, engine.name, [*files_in(home.root), *list_archived(home.root)], f"{message}\n{body}".strip() + "\n"
     )
 
 
@@ -158,13 +158,15 @@ def _message(synced: Synced) -> str:
 # -- used by the agent ------------------------------------------------------------------------------------------------
 
 
-def shown(engine: Engine, home: WorkspaceFolder | None, message: str = "", under: PathPrefix = "") -> Protocol[None]:
+def update_files(
+    engine: Engine, home: WorkspaceFolder | None, message: str = "", under: PathPrefix = ""
+) -> Protocol[None]:
     """Update the files, if there is a folder. Inside a step nothing is committed yet, so they are updated later."""
     if home is not None and enclosing_buffer(engine) is None:
-        yield from trying(home, in_step(engine, home, message, under))
+        yield from warn_on_failure(home, sync_folder(engine, home, message, under))
 
 
-def trying(home: WorkspaceFolder, showing: Protocol[Any]) -> Protocol[None]:
+def warn_on_failure(home: WorkspaceFolder, showing: Protocol[Any]) -> Protocol[None]:
     """Run a protocol that updates files. Failures become warnings: everything is in the journal already."""
     try:
         yield from showing
@@ -176,7 +178,7 @@ def trying(home: WorkspaceFolder, showing: Protocol[Any]) -> Protocol[None]:
 def log(engine: Engine, text: str, trust: float | str | None = None, source: str | None = None) -> Protocol[None]:
     """`agent.log`: recorded in the journal, and shown in the file of the day."""
     yield from note_log(engine, text, trust, source)
-    yield from shown(engine, home_of(engine), under=f"{LOGS}/")
+    yield from update_files(engine, home_of(engine), under=f"{LOGS}/")
 
 
 def report(run: RunCore, what: dict[str, Any]) -> Protocol[None]:
@@ -185,38 +187,40 @@ def report(run: RunCore, what: dict[str, Any]) -> Protocol[None]:
     When a resumed run repeats what it reported before, git gets no second "Done:".
     """
     new = yield from progress.report(run, what)
-    yield from shown(run.engine, home_of(run.engine), _done(run, what.get("done", ())) if new else "", _AT_WORK)
+    yield from update_files(
+        run.engine, home_of(run.engine), _describe_done(run, what.get("done", ())) if new else "", _AT_WORK
+    )
 
 
 def show_item(run: RunCore, home: WorkspaceFolder, writes: Sequence[r.RunWrite]) -> Protocol[None]:
     """Show what an item has reported. Called outside of the item's frame."""
-    done = progress.done_in(run, writes)
+    done = progress.find_done(run, writes)
     if done is not None:
-        yield from shown(run.engine, home, _done(run, done), _AT_WORK)
+        yield from update_files(run.engine, home, _describe_done(run, done), _AT_WORK)
 
 
-def _done(run: RunCore, done: Sequence[str]) -> str:
-    return f"Done: {'; '.join(map(one_line, done))} ({one_line(run.id)})" if done else ""
+def _describe_done(run: RunCore, done: Sequence[str]) -> str:
+    return f"Done: {'; '.join(map(join_lines, done))} ({join_lines(run.id)})" if done else ""
 
 
-def handed_over(engine: Engine, home: WorkspaceFolder | None) -> Protocol[None]:
+def update_all_files(engine: Engine, home: WorkspaceFolder | None) -> Protocol[None]:
     """`agent.handoff`: update all files."""
-    yield from shown(engine, home, "Handed over")
+    yield from update_files(engine, home, "Handed over")
 
 
-def run_ended(run: RunCore, error: BaseException | None) -> Protocol[None]:
+def update_after_run(run: RunCore, error: BaseException | None) -> Protocol[None]:
     """Update the files at the end of a run."""
     home = home_of(run.engine)
     if home is not None and run.root.parent is None and not run.finished:
-        yield from trying(home, _ended(run, home, error))
+        yield from warn_on_failure(home, _update_after_run(run, home, error))
 
 
-def _ended(run: RunCore, home: WorkspaceFolder, error: BaseException | None) -> Protocol[None]:
-    ending = yield Read(_ending, (run, error))
-    yield from in_step(run.engine, home, f"Run {one_line(run.id)} {ending}")
+def _update_after_run(run: RunCore, home: WorkspaceFolder, error: BaseException | None) -> Protocol[None]:
+    ending = yield Read(_describe_ending, (run, error))
+    yield from sync_folder(run.engine, home, f"Run {join_lines(run.id)} {ending}")
 
 
-def _ending(run: RunCore, error: BaseException | None) -> str:
+def _describe_ending(run: RunCore, error: BaseException | None) -> str:
     status = summary_of(run.store, require_run(run.store, run.engine.name, run.id)).status
     return f"{status}: {type(error).__name__}" if status == r.RunStatus.FAILED else str(status)
 
@@ -231,11 +235,11 @@ class WorkspaceStatus(msgspec.Struct, frozen=True):
     tasks: tuple[str, ...]
 
 
-def standing(engine: Engine, home: WorkspaceFolder) -> WorkspaceStatus:
+def read_status(engine: Engine, home: WorkspaceFolder) -> WorkspaceStatus:
     """Return the current contents."""
     shelf = shelf_of(engine)
     paths: Sequence[str] = sorted(shelf.documents)
-    contexts, tasks = tuple(named(paths, CONTEXTS)), tuple(named(paths, TASKS))
+    contexts, tasks = tuple(list_names(paths, CONTEXTS)), tuple(list_names(paths, TASKS))
     return WorkspaceStatus(home.root.path, tuple(paths), shelf.context, contexts, tasks)
 
 
@@ -245,5 +249,5 @@ def check_context(engine: Engine, name: str) -> None:
 
     path, there = path_in(CONTEXTS, name), shelf_of(engine).documents
     if path not in there:
-        hint = name_hint(name, named(there, CONTEXTS), f"write {path} first")
+        hint = name_hint(name, list_names(there, CONTEXTS), f"write {path} first")
         raise WorkspaceNotFound(f"context {name!r} does not exist", hint=hint)

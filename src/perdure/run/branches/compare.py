@@ -126,15 +126,17 @@ class _RunComparison:
         return RunDiff(
             first.id,
             second.id,
-            self._shared(first, second),
+            self._count_shared(first, second),
             tuple(sorted(steps, key=lambda one: one.seq_b or one.seq_a)),
             same,
             self._values(a.ledger.started.input, b.ledger.started.input),
-            self._whole(
-                {key: self._raw(value) for key, value in a.state.items()},
-                {key: self._raw(value) for key, value in b.state.items()},
+            self._compare_collections(
+                {key: self._read_raw(value) for key, value in a.state.items()},
+                {key: self._read_raw(value) for key, value in b.state.items()},
             ),
-            self._whole([self._raw(value) for value in a.messages], [self._raw(value) for value in b.messages]),
+            self._compare_collections(
+                [self._read_raw(value) for value in a.messages], [self._read_raw(value) for value in b.messages]
+            ),
             (first.status.value, second.status.value),
             self._values(first.result or b"", second.result or b""),
         )
@@ -144,7 +146,7 @@ class _RunComparison:
         view = view_of(holding)
         return _RunSide(info, Ledger(holding), info.state, [value for _, value in view.messages])
 
-    def _shared(self, a: RunInfo, b: RunInfo) -> int:
+    def _count_shared(self, a: RunInfo, b: RunInfo) -> int:
         shared = 0
         for (left, upto), (right, other) in zip(self._parts(a), self._parts(b), strict=False):
             if left != right:
@@ -171,7 +173,7 @@ class _RunComparison:
             else:
                 changes.append(self._step("changed", a[key], b[key]))
         # Calls of the same name and scope with different arguments are matched in order.
-        left, right = _by_name(a, b), _by_name(b, a)
+        left, right = _group_missing_calls(a, b), _group_missing_calls(b, a)
         for place in left.keys() | right.keys():
             ours, theirs = left.get(place, []), right.get(place, [])
             changes += [self._step("changed", one, other) for one, other in zip(ours, theirs, strict=False)]
@@ -197,25 +199,25 @@ class _RunComparison:
 
     # -- values ---------------------------------------------------------------------------------------------------
 
-    def _raw(self, packed: bytes) -> bytes:
+    def _read_raw(self, packed: bytes) -> bytes:
         identity = objects.reference(packed)
         return objects.fetch(self._store, identity) if identity else packed[1:]
 
     def _value(self, packed: bytes) -> Any:
-        return self._decode(self._raw(packed)) if packed else "in doubt"
+        return self._decode(self._read_raw(packed)) if packed else "in doubt"
 
     def _values(self, before: bytes, after: bytes) -> tuple[Change, ...]:
         if before == after:
             return ()
-        left, right = (self._raw(data) if data else _ENCODE(None) for data in (before, after))
+        left, right = (self._read_raw(data) if data else _ENCODE(None) for data in (before, after))
         return tuple(diff(self._store, _INLINE + left, _INLINE + right, self._decode))
 
-    def _whole(self, before: Any, after: Any) -> tuple[Change, ...]:
+    def _compare_collections(self, before: Any, after: Any) -> tuple[Change, ...]:
         """Compare collections of values by key or index."""
-        return tuple(diff(self._store, _INLINE + _joined(before), _INLINE + _joined(after), self._decode))
+        return tuple(diff(self._store, _INLINE + _join_values(before), _INLINE + _join_values(after), self._decode))
 
 
-def _joined(values: dict[str, bytes] | list[bytes]) -> bytes:
+def _join_values(values: dict[str, bytes] | list[bytes]) -> bytes:
     if isinstance(values, dict):
         return _ENCODE({key: msgspec.Raw(raw) for key, raw in values.items()})
     return _ENCODE([msgspec.Raw(raw) for raw in values])
@@ -226,7 +228,7 @@ def _outcome(call: RecordedCall) -> bytes:
     return call.result if call.done else call.error if call.failed else b""
 
 
-def _by_name(
+def _group_missing_calls(
     calls: dict[tuple[str, str, bytes, int], RecordedCall], others: dict[tuple[str, str, bytes, int], RecordedCall]
 ) -> dict[tuple[str, str], list[RecordedCall]]:
     """Return the calls that the other run does not have, by scope and name, in order."""

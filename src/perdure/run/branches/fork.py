@@ -16,9 +16,9 @@ from perdure.journal.lineage import events_of, lineage
 from perdure.kernel.protocol import Protocol, Read, Submit
 from perdure.platform.failpoints import Site
 from perdure.records.forks import OpenQuestion, ResultOverride
-from perdure.run.branches.past import open_questions
+from perdure.run.branches.past import find_open_questions
 from perdure.run.branches.points import RunPoint, find_overrides, find_point
-from perdure.run.history import Stays, effective, remaining_effects
+from perdure.run.history import Stays, effective, list_remaining_effects
 from perdure.run.listing import require_run
 from perdure.store.base import Overtaken, Script, Statement, UnitOfWork
 from perdure.store.rows import RunRow
@@ -102,10 +102,10 @@ def _plan(engine: Engine, run_id: str, at: RunPoint | None, override: Mapping[Ru
     if store.read("last_compaction", (stream,)):
         raise RunCompacted(f"run {run_id!r} was compacted: its entries are in an archive, so a fork cannot share them")
     events = events_of(store, stream, fork=is_fork)
-    cut = _cut(events, at, override)
+    cut = _find_last_shared(events, at, override)
     kept = effective([event for event in events if event.seq <= cut])
     parts = lineage(store, stream) if is_fork else []
-    owner, inherited = _shared_with(stream, parts, cut)
+    owner, inherited = _locate_shared(stream, parts, cut)
     if len(parts) >= FORK_DEPTH_MAX:
         raise PointNotFound(f"run {run_id!r} is already {FORK_DEPTH_MAX} forks deep")
     packed, made = b"", list[Statement]()
@@ -120,7 +120,7 @@ def _plan(engine: Engine, run_id: str, at: RunPoint | None, override: Mapping[Ru
     for seq, value in chosen.items():
         results[seq], more = objects.pack(store, value, f"override of entry {seq}")
         made += more
-    begun = _begun(kept)
+    begun = _find_open_intents(kept)
     outcomes = _outcomes(events, cut, begun)
     told = Fork(
         "",
@@ -129,20 +129,22 @@ def _plan(engine: Engine, run_id: str, at: RunPoint | None, override: Mapping[Ru
         tuple(sorted(chosen)),
         tuple(begun[one.intent].call.name for one in outcomes),
         tuple(record.call.name for seq, record in begun.items() if seq not in {one.intent for one in outcomes}),
-        tuple(remaining_effects(events, cut, begun)),
+        tuple(list_remaining_effects(events, cut, begun)),
     )
     overrides = tuple(ResultOverride(seq, result) for seq, result in sorted(results.items()))
-    return _ForkPlan(owner, cut, packed, digest, overrides, open_questions(kept), tuple(outcomes), tuple(made), told)
+    return _ForkPlan(
+        owner, cut, packed, digest, overrides, find_open_questions(kept), tuple(outcomes), tuple(made), told
+    )
 
 
-def _cut(events: Sequence[r.JournalEntry], at: RunPoint | None, override: Mapping[RunPoint, Any]) -> int:
+def _find_last_shared(events: Sequence[r.JournalEntry], at: RunPoint | None, override: Mapping[RunPoint, Any]) -> int:
     """Return the last shared entry: as requested, else the last overridden one, else the last of the run."""
     if at is not None:
         return find_point(events, at)
     return max(find_overrides(events, override), default=events[-1].seq)
 
 
-def _shared_with(stream: int, parts: Sequence[r.Forked], cut: int) -> tuple[int, list[r.Forked]]:
+def _locate_shared(stream: int, parts: Sequence[r.Forked], cut: int) -> tuple[int, list[r.Forked]]:
     """Return the stream that holds an entry, and the forks in between, whose overrides apply to the shared part."""
     passed: list[r.Forked] = []
     for part in reversed(parts):
@@ -163,7 +165,7 @@ def _input_of(inherited: Sequence[r.Forked], digest: bytes) -> tuple[bytes, byte
 _EffectOutcome = r.EffectDone | r.EffectFailed
 
 
-def _begun(events: Sequence[r.JournalEntry]) -> dict[int, r.EffectIntended]:
+def _find_open_intents(events: Sequence[r.JournalEntry]) -> dict[int, r.EffectIntended]:
     """Return the effects without an outcome, by their intents."""
     begun: dict[int, r.EffectIntended] = {}
     known: dict[int, r.EffectIntended] = {}
@@ -226,7 +228,7 @@ class _CreateFork(UnitOfWork[str]):
         ]
         if not links or compaction or not leases:
             raise RunCompacted(f"run {self._of!r} was just compacted: its entries are in an archive")
-        run_id = yield from self._free_id()
+        run_id = yield from self._choose_free_id()
         name = f"{engine.name}/{run_id}"
         add = Statement("add_stream", ("run", name, engine.store.clock.wall_ms()))
         [[(stream,)], gone] = yield [add, departure(engine.name)]
@@ -257,7 +259,7 @@ class _CreateFork(UnitOfWork[str]):
         records = [forked, *plan.outcomes]
         return (yield from Append(self.site, head, records, clock, objects=first, signer=signer, seal=True).script())
 
-    def _free_id(self) -> Script[str]:
+    def _choose_free_id(self) -> Script[str]:
         for number in range(1, FORKS_TRIED_MAX):
             wanted = self._to or f"{self._of}-fork" + (f"-{number}" if number > 1 else "")
             [rows] = yield [Statement("get_run", (self._engine.name, wanted))]

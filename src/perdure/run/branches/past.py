@@ -32,14 +32,14 @@ _ENDS: dict[type[r.Record], r.RunStatus] = {
 }
 
 
-def run_at(store: Store, agent: str, run_id: str, at: RunPoint, unpack: ValueUnpacker | None = None) -> RunInfo:
+def read_run_at(store: Store, agent: str, run_id: str, at: RunPoint, unpack: ValueUnpacker | None = None) -> RunInfo:
     """Return a run right after an entry, a step or a checkpoint. Usage and savings are the current ones."""
     unpack = unpack or partial(objects.unpack, store)
     info = get_run(store, agent, run_id, unpack)
     seq = find_point(info.events, at)
     events = [event for event in info.events if event.seq <= seq]
     holding = effective(events)
-    view, ledger, asked = view_of(holding), Ledger(holding), open_questions(holding)
+    view, ledger, asked = view_of(holding), Ledger(holding), find_open_questions(holding)
     ended = ledger.finished
     result: RunInfo = msgspec.structs.replace(
         info,
@@ -48,7 +48,7 @@ def run_at(store: Store, agent: str, run_id: str, at: RunPoint, unpack: ValueUnp
         finished=ended is not None,
         state={key: unpack(value) for key, value in view.state.items()},
         messages=[unpack(value) for _, value in view.messages],
-        in_doubt=[EffectInDoubt(one.name, one.key, unpack(one.arguments), one.begun) for one in ledger.in_doubt()],
+        in_doubt=[EffectInDoubt(one.name, one.key, unpack(one.arguments), one.begun) for one in ledger.list_in_doubt()],
         questions=[Question(one.seq, one.about, one.kind, one.text, one.at) for one in asked],
         events=events,
     )
@@ -67,7 +67,7 @@ def _summary(info: RunInfo, events: Sequence[r.JournalEntry], waits: bool) -> An
     return msgspec.structs.replace(info.summary, status=status, error=error, holder="", resumes=resumes, changed_at=at)
 
 
-def open_questions(events: Sequence[r.JournalEntry]) -> tuple[OpenQuestion, ...]:
+def find_open_questions(events: Sequence[r.JournalEntry]) -> tuple[OpenQuestion, ...]:
     """Return the questions and waits that are open after these entries."""
     found: dict[int, OpenQuestion] = {}
     for event in events:

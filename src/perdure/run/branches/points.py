@@ -43,7 +43,7 @@ class EndedCall(msgspec.Struct, frozen=True):
         return f"{self.name!r} at {self.seq}{which}"
 
 
-def ended_calls(events: Iterable[r.JournalEntry]) -> list[EndedCall]:
+def list_ended_calls(events: Iterable[r.JournalEntry]) -> list[EndedCall]:
     """Return every ended call, in order of their ends. A retried call counts by its last end."""
     intents: dict[int, r.CallIdentity] = {}
     found: dict[r.CallIdentity, EndedCall] = {}
@@ -74,7 +74,7 @@ def find_point(events: Sequence[r.JournalEntry], at: RunPoint) -> int:
         raise WrongType(f"a point must be an entry number or the name of a step or checkpoint, not {at!r}")
     kind, name = _kind_and_name(at)
     events = effective(events)
-    calls = [one.seq for one in _named(ended_calls(events), name)] if kind != "checkpoint" else []
+    calls = [one.seq for one in _find_calls(list_ended_calls(events), name)] if kind != "checkpoint" else []
     marks = _checkpoints(events, name) if kind != "step" else []
     if calls and marks:
         raise PointNotFound(
@@ -82,7 +82,7 @@ def find_point(events: Sequence[r.JournalEntry], at: RunPoint) -> int:
         )
     if calls or marks:
         return max(calls or marks)
-    known = [one.name for one in ended_calls(events)] if kind != "checkpoint" else []
+    known = [one.name for one in list_ended_calls(events)] if kind != "checkpoint" else []
     known += _checkpoint_names(events) if kind != "step" else []
     raise PointNotFound(
         f"the run has no finished step or checkpoint {at!r}",
@@ -93,10 +93,10 @@ def find_point(events: Sequence[r.JournalEntry], at: RunPoint) -> int:
 def find_overrides(events: Sequence[r.JournalEntry], override: Mapping[RunPoint, Any]) -> dict[int, Any]:
     """Return the overridden results by the entry that ended the step. `events` are the kept entries."""
     events = effective(events)
-    calls, found = ended_calls(events), dict[int, Any]()
+    calls, found = list_ended_calls(events), dict[int, Any]()
     items = {event.record.scope: event.seq for event in events if isinstance(event.record, r.ItemDone)}
     for which, value in override.items():
-        call = _one_call(calls, which)
+        call = _select_call(calls, which)
         if call.effect:
             raise PointNotFound(
                 f"{call.name!r} is an effect: it has already happened, so its result cannot be overridden",
@@ -112,11 +112,11 @@ def find_overrides(events: Sequence[r.JournalEntry], override: Mapping[RunPoint,
     return found
 
 
-def _one_call(calls: Sequence[EndedCall], which: RunPoint) -> EndedCall:
+def _select_call(calls: Sequence[EndedCall], which: RunPoint) -> EndedCall:
     if isinstance(which, int):
         named = [one for one in calls if one.seq == which]
     else:
-        named = _named(calls, _kind_and_name(which)[1])
+        named = _find_calls(calls, _kind_and_name(which)[1])
     if len(named) == 1:
         return named[0]
     if not named:
@@ -132,7 +132,7 @@ def _one_call(calls: Sequence[EndedCall], which: RunPoint) -> EndedCall:
     )
 
 
-def _named(calls: Sequence[EndedCall], name: str) -> list[EndedCall]:
+def _find_calls(calls: Sequence[EndedCall], name: str) -> list[EndedCall]:
     """Return the calls of a name or id; `name#2` is the second one."""
     found = [one for one in calls if name in (one.name, one.id)]
     base, _, number = name.rpartition("#")

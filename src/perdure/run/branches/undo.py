@@ -13,10 +13,10 @@ from perdure.journal.lineage import events_of
 from perdure.journal.takeover import read_run_lease
 from perdure.kernel.protocol import Protocol, Read, Submit
 from perdure.platform.failpoints import Site
-from perdure.run.answers import current_user
+from perdure.run.answers import find_current_user
 from perdure.run.history import effective, start_points
 from perdure.run.listing import require_run
-from perdure.run.order_delivery import pending_order
+from perdure.run.order_delivery import find_pending_order
 from perdure.run.undo import Undo, check_steps, plan, undo_report
 from perdure.store.base import Script, Statement, UnitOfWork
 from perdure.store.rows import RunRow
@@ -38,7 +38,7 @@ class _UndoPlan(msgspec.Struct, frozen=True):
 def undo(engine: Engine, run_id: str, steps: int, effects: str, by: str | None) -> Protocol[Undo]:
     """Undo the last steps of a run. It repeats them when opened again."""
     check_steps(steps, effects)
-    made: _UndoPlan = yield Read(_plan, (engine, run_id, steps, effects, by or current_user()))
+    made: _UndoPlan = yield Read(_plan, (engine, run_id, steps, effects, by or find_current_user()))
     yield Submit(_AppendUndo(engine, run_id, made))
     return made.told
 
@@ -76,9 +76,9 @@ class _AppendUndo(UnitOfWork[None]):
         if seen.open_here:
             raise RunBusy(f"run {self._id!r} is open in this process", hint="call run.undo() there")
         if seen.held:
-            raise seen.lease.busy(self._id)
+            raise seen.lease.busy_error(self._id)
         taken = yield from seen.take()
-        if pending_order(taken.run.status, taken.orders) is not None:
+        if find_pending_order(taken.run.status, taken.orders) is not None:
             hint = "start its program, so that it stops"
             raise RunBusy(f"run {self._id!r} has a pending order to stop", hint=hint)
         if taken.head.seq != planned.seq:

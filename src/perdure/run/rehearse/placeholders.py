@@ -32,7 +32,7 @@ class UnrecordedResult:
         object.__setattr__(self, "_stop", stop)
 
 
-def _used(self: UnrecordedResult, *args: object, **kwargs: object) -> NoReturn:
+def _refuse_use(self: UnrecordedResult, *args: object, **kwargs: object) -> NoReturn:
     stop: Callable[[], ReplayStop] = object.__getattribute__(self, "_stop")
     raise stop()
 
@@ -47,6 +47,6 @@ _OPERATIONS = (
 ).split()
 
 for _name in (*_OPERATIONS, *(f"{side}{name}" for name in _ARITHMETIC for side in ("", "r", "i"))):
-    setattr(UnrecordedResult, f"__{_name}__", _used)
+    setattr(UnrecordedResult, f"__{_name}__", _refuse_use)
 
 Mapping.register(UnrecordedResult)  # so that `match` inspects it, which counts as use

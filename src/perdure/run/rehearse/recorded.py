@@ -34,8 +34,8 @@ class RecordedContents:
 
     def __init__(self, ledger: Ledger, parts: Callable[[], list[NestedRun]]) -> None:
         chapters = list(_chapters(ledger))
-        self._waits = [one for chapter in chapters for one in _waits_of(chapter)]
-        self._writes = [one for chapter in chapters for one in _writes_of(chapter)]
+        self._waits = [one for chapter in chapters for one in _list_waits(chapter)]
+        self._writes = [one for chapter in chapters for one in _list_writes(chapter)]
         self._items = {path for chapter in chapters for path in chapter.items}
         self.calls = sorted((one for chapter in chapters for one in _calls_of(chapter)), key=lambda one: one.seq)
         self._pending = self.calls[::-1]
@@ -69,7 +69,7 @@ class RecordedContents:
         """Record that a loop was renamed."""
         self._moved.append((old, new))
 
-    def asked_for(self, one: RecordedCall) -> bool:
+    def is_reached(self, one: RecordedCall) -> bool:
         """Whether the code reached a call, in this chapter or an earlier one."""
         return one.consumed or one.credited
 
@@ -82,7 +82,7 @@ class RecordedContents:
         if self._parts is None:
             self._parts = self._find_parts()
             self._pending_parts = list(self._parts)
-        while self._pending and self.asked_for(self._pending[-1]):
+        while self._pending and self.is_reached(self._pending[-1]):
             self._pending.pop()
         while self._pending_items and self._is_reached(self._pending_items[-1]):
             self._pending_items.pop()
@@ -90,9 +90,9 @@ class RecordedContents:
             self._pending_parts.pop()
         return bool(self._pending or self._pending_items or self._pending_parts)
 
-    def left(self, opened: set[int]) -> list[UnreachedOperation]:
+    def list_unreached(self, opened: set[int]) -> list[UnreachedOperation]:
         """Return everything that the code has not reached, in journal order."""
-        calls = [_call(one) for one in self.calls if not self.asked_for(one)]
+        calls = [_call(one) for one in self.calls if not self.is_reached(one)]
         covered = {scope for call in calls if call.weighs for scope in scopes_around(call.scope)}  # by their calls
         items = [UnreachedOperation("item", _label(path), scope=path, weighs="step") for path in sorted(self._items)]
         items = [item for item in items if item.scope not in covered and not self._is_reached(item.scope)]
@@ -164,9 +164,9 @@ def _calls_of(ledger: Ledger) -> list[RecordedCall]:
     return list({id(one): one for calls in ledger.calls.values() for one in calls if not one.blank}.values())
 
 
-def _waits_of(ledger: Ledger) -> list[tuple[str, RecordedWait]]:
+def _list_waits(ledger: Ledger) -> list[tuple[str, RecordedWait]]:
     return [(path, one) for (path, *_), waits in ledger.waits.items() for one in waits]
 
 
-def _writes_of(ledger: Ledger) -> list[tuple[str, r.RunWrite]]:
+def _list_writes(ledger: Ledger) -> list[tuple[str, r.RunWrite]]:
     return [(path, one) for (path, op, _), writes in ledger.operations.items() if op in _SEEN for one in writes]

@@ -13,10 +13,10 @@ from perdure import records as r
 from perdure.errors import StoreUnavailable
 from perdure.journal.append import StreamHead
 from perdure.journal.trees.split import INLINE
-from perdure.kernel.program_line import calling_line
+from perdure.kernel.program_line import find_calling_line
 from perdure.kernel.protocol import Protocol, Read
-from perdure.kernel.scope import Frame, current
-from perdure.platform.process import this_process
+from perdure.kernel.scope import Frame, current_frame
+from perdure.platform.process import identify_this_process
 from perdure.run.core import RunCore, core_of
 from perdure.run.ledger import Ledger, RecordedCall
 from perdure.run.lifecycle import ClaimedRun, input_changed, load
@@ -69,7 +69,7 @@ class Rehearsal:
         self.broken = False
         """Whether the program ended before it opened a run."""
 
-    def reports(self) -> list[ReplayResult]:
+    def collect_reports(self) -> list[ReplayResult]:
         """Return the reports of this pass."""
         return [run.report() for run in self.runs]
 
@@ -112,11 +112,11 @@ class Rehearsal:
         row: RunRow | None = yield Read(read_run, (engine.store, engine.name, run_id))
         run: RehearsedRun
         if row is not None:
-            run = yield Read(self._recorded_run, (engine, row))
+            run = yield Read(self._make_recorded_run, (engine, row))
             yield from self._refuse(run, given, row)
         elif outer is not None:
             core_of(outer).begin("run", f"run {run_id!r}, a child")
-            run = self._new_run(engine, run_id, given)
+            run = self._make_new_run(engine, run_id, given)
         else:
             run = yield Read(self._start_new, (engine, run_id))
         run.on_change = on_change
@@ -138,13 +138,13 @@ class Rehearsal:
 
     def refuse_effect(self, name: str) -> None:
         """Stop at an effect outside of all runs: it would be executed now."""
-        line = calling_line()
+        line = find_calling_line()
         self.end_program(
             f"it calls effect {name} outside of a run, which a rehearsal does not do{f' (at {line})' if line else ''}"
         )
         raise ReplayStop("")
 
-    def _recorded_run(self, engine: Engine, row: RunRow) -> RehearsedRun:
+    def _make_recorded_run(self, engine: Engine, row: RunRow) -> RehearsedRun:
         summary = summary_of(engine.store, row)
         found = load(engine, ClaimedRun(summary.stream, 0, True, summary.origin > 0))
         run = RehearsedRun(self, engine, summary.id, found, summary)
@@ -152,10 +152,10 @@ class Rehearsal:
         self.opened.add(summary.stream)
         return run
 
-    def _new_run(self, engine: Engine, run_id: str, given: Any) -> RehearsedRun:
+    def _make_new_run(self, engine: Engine, run_id: str, given: Any) -> RehearsedRun:
         """Return a run without recorded entries: everything it does is new."""
         packed = INLINE + codec.encode(given, "input")
-        started = r.RunStarted(engine.name, run_id, packed, codec.digest(given, "input"), 0, 0, this_process())
+        started = r.RunStarted(engine.name, run_id, packed, codec.digest(given, "input"), 0, 0, identify_this_process())
         found = (
             Ledger([r.JournalEntry(1, engine.store.clock.wall_ms(), started)]),
             StreamHead(engine.store.identity, 0, 0),
@@ -174,7 +174,7 @@ class Rehearsal:
 
     def _guard(self) -> None:
         """Stop at a commit that does not belong to a run."""
-        frame, line = current(), calling_line()
+        frame, line = current_frame(), find_calling_line()
         where = f" (at {line})" if line else ""
         if frame is not None and isinstance(frame.run, RehearsedRun):
             text = f"it writes to the agent outside of a step, which a rehearsal does not do{where}"

@@ -15,16 +15,16 @@ from perdure import records as r
 from perdure.errors import PerdureError
 from perdure.journal import objects
 from perdure.journal.append import StreamHead
-from perdure.kernel.program_line import called, calling_line, shown
+from perdure.kernel.program_line import find_calling_line, format_call, format_value
 from perdure.kernel.protocol import Pause, Protocol
-from perdure.kernel.scope import Frame, current
+from perdure.kernel.scope import Frame, current_frame
 from perdure.platform.failpoints import Site
 from perdure.run.core import PROCEED, RunCore
 from perdure.run.cost import RunAccount
 from perdure.run.function import CallOptions, DurableFunction
 from perdure.run.ledger import Ledger, RecordedCall
 from perdure.run.listing import RunSummary
-from perdure.run.order_handling import enclosing_runs
+from perdure.run.order_handling import iterate_enclosing_runs
 from perdure.run.rehearse.placeholders import OPAQUE, RECORDED, ReplayStop, UnrecordedResult
 from perdure.run.rehearse.recorded import RecordedContents, parts_of
 from perdure.run.rehearse.verdict import (
@@ -34,8 +34,8 @@ from perdure.run.rehearse.verdict import (
     ReplayEnd,
     ReplayFinding,
     ReplayResult,
-    judged,
-    listed,
+    judge_unreached,
+    list_operations,
 )
 from perdure.run.step import describe
 
@@ -103,7 +103,7 @@ class RehearsedRun(RunCore):
 
     def stop(self, cut: str = "", hint: str = "") -> ReplayStop:
         """End the replay of this run and the enclosing ones, whatever the program does afterwards."""
-        for run in enclosing_runs(self):
+        for run in iterate_enclosing_runs(self):
             if isinstance(run, RehearsedRun) and not run.over:
                 run.over, run.cut = True, ReplayEnd(cut, hint)
         return ReplayStop(cut)
@@ -118,7 +118,7 @@ class RehearsedRun(RunCore):
         why: str = "",
         call: r.CallIdentity | None = None,
     ) -> Any:
-        text, line = called(what, arguments) if arguments is not None else what, calling_line()
+        text, line = format_call(what, arguments) if arguments is not None else what, find_calling_line()
         new = (
             NewOperation(kind, what, text, line)
             if call is None
@@ -135,7 +135,7 @@ class RehearsedRun(RunCore):
         if kind not in _REACHED:
             self.note(new)
         if kind == "step" and self.rehearsal.rules.run_steps and call is not None:
-            return self._ran_before(call)
+            return self._find_earlier_result(call)
         return None if kind in ("run", "checkpoint") else self._stand_in(new)
 
     def settle(self) -> Protocol[None]:
@@ -154,32 +154,32 @@ class RehearsedRun(RunCore):
 
     def is_left(self) -> bool:
         """Whether any recorded operation of an open run has not been reached."""
-        runs = [*_rehearsed(self), *(run for run in self.rehearsal.runs if not run.over)]
+        runs = [*_iterate_rehearsed(self), *(run for run in self.rehearsal.runs if not run.over)]
         return any(run.contents.is_left(self.rehearsal.opened) for run in runs)
 
-    def _ran_before(self, call: r.CallIdentity) -> Any:
+    def _find_earlier_result(self, call: r.CallIdentity) -> Any:
         """Return the result of a step that already ran in this rehearsal: it runs only once."""
         if (self.id, call) not in self.rehearsal.ran:
             return PROCEED
         done, made = self.rehearsal.ran[self.id, call]
-        self.land(current() or self.root, done.writes)
-        return objects.opened(done.result, made)
+        self.land(current_frame() or self.root, done.writes)
+        return objects.decode_packed(done.result, made)
 
     def _stand_in(self, new: NewOperation) -> Any:
         mode = self.rehearsal.mode
-        if mode is RECORDED and (twin := self._same_call_elsewhere(new)) is not None:
+        if mode is RECORDED and (twin := self._find_same_call(new)) is not None:
             return self.unpack(twin.result)
         self.rehearsal.handed.append(new)
         if mode is OPAQUE or mode is RECORDED:
-            return UnrecordedResult(lambda: _looked_at(self, new))
+            return UnrecordedResult(lambda: _make_stop(self, new))
         return mode
 
-    def _same_call_elsewhere(self, new: NewOperation) -> RecordedCall | None:
+    def _find_same_call(self, new: NewOperation) -> RecordedCall | None:
         """Find an unreached call with the same identity in another scope or under another name."""
-        for run in _rehearsed(self):
+        for run in _iterate_rehearsed(self):
             for one in run.contents.calls:
                 same = one.done and one.ident == new.ident and (one.name == new.name or one.path == new.scope)
-                if same and id(one) not in self.rehearsal.twins and not run.contents.asked_for(one):
+                if same and id(one) not in self.rehearsal.twins and not run.contents.is_reached(one):
                     self.rehearsal.twins[id(one)] = one
                     return one
         return None
@@ -210,9 +210,9 @@ class RehearsedRun(RunCore):
         packed, _ = self.pack(value, what)
         finding = None
         if packed != recorded:
-            text = f"{what} is {shown(value)}, but was recorded as {shown(self.unpack(recorded))}"
+            text = f"{what} is {format_value(value)}, but was recorded as {format_value(self.unpack(recorded))}"
             # New operations may explain the difference.
-            finding = ReplayFinding("differs" if self.rehearsal.new else "diverges", text, line or calling_line())
+            finding = ReplayFinding("differs" if self.rehearsal.new else "diverges", text, line or find_calling_line())
         if what == "result":
             self._result = finding  # the last one counts
         elif finding is not None:
@@ -221,13 +221,13 @@ class RehearsedRun(RunCore):
 
     # -- items --------------------------------------------------------------------------------------------------------
 
-    def skips_item(self, path: str) -> bool:
+    def is_item_done(self, path: str) -> bool:
         self.check_replaying()
-        done = super().skips_item(path)
+        done = super().is_item_done(path)
         self.contents.reach_item(path)
         if not done and not self.contents.has_begun(path) and self.is_left():
             label = path.rstrip("/").rpartition("/")[2]
-            self.note(NewOperation("item", f"item {label.partition(':')[2]}", f"item {label}", calling_line()))
+            self.note(NewOperation("item", f"item {label.partition(':')[2]}", f"item {label}", find_calling_line()))
         return False  # even if it is done: the calls of its body show whether this loop executed it
 
     def skip_item(self, path: str) -> None:
@@ -264,7 +264,7 @@ class RehearsedRun(RunCore):
                 self.rehearsal.ran[self.id, entry.call] = entry, tuple(objects)
             elif isinstance(entry, r.Wrote) and (self.was_finished or self.is_left()):
                 what = entry.write.key or entry.write.op.name.lower()
-                self.note(NewOperation("write", what, f"a write of {what!r}", calling_line()))
+                self.note(NewOperation("write", what, f"a write of {what!r}", find_calling_line()))
         return self.head.seq
 
     def commit_with(self, site: Site, *_: Any, **__: Any) -> Protocol[tuple[r.AgentChange, ...]]:
@@ -302,12 +302,12 @@ class RehearsedRun(RunCore):
     def report(self) -> ReplayResult:
         """Return the report of this run."""
         assert self.summary is not None
-        left, lost = self.contents.left(self.rehearsal.opened), self.lost()
+        left, lost = self.contents.list_unreached(self.rehearsal.opened), self.find_lost()
         then = "" if any(finding.kind in FAILS for finding in lost) else self.then or self.cut.text
         findings = [*self.findings, *lost]
         if self.new:
-            findings.append(ReplayFinding("new", f"it starts {listed(self.new)}, which is not recorded"))
-        asked = sum(self.contents.asked_for(one) for one in self.contents.calls)
+            findings.append(ReplayFinding("new", f"it starts {list_operations(self.new)}, which is not recorded"))
+        asked = sum(self.contents.is_reached(one) for one in self.contents.calls)
         new = tuple(map(str, self.new))
         return ReplayResult(
             self.engine.name,
@@ -320,12 +320,12 @@ class RehearsedRun(RunCore):
             tuple(left),
         )
 
-    def lost(self) -> list[ReplayFinding]:
+    def find_lost(self) -> list[ReplayFinding]:
         """Return what the unreached operations mean; nothing for a run that cannot continue."""
         if self._refused or any(finding.kind == "stops" for finding in self.findings):
             return []
-        left = self.contents.left(self.rehearsal.opened)
-        return judged(left, self.rehearsal.new, self.cut, self.rehearsal.rules)
+        left = self.contents.list_unreached(self.rehearsal.opened)
+        return judge_unreached(left, self.rehearsal.new, self.cut, self.rehearsal.rules)
 
 
 def _has_other_tasks() -> bool:
@@ -336,15 +336,15 @@ def _has_other_tasks() -> bool:
         return False
 
 
-def _rehearsed(run: RunCore) -> Iterator[RehearsedRun]:
-    return (one for one in enclosing_runs(run) if isinstance(one, RehearsedRun))
+def _iterate_rehearsed(run: RunCore) -> Iterator[RehearsedRun]:
+    return (one for one in iterate_enclosing_runs(run) if isinstance(one, RehearsedRun))
 
 
-def _looked_at(run: RehearsedRun, new: NewOperation) -> ReplayStop:
+def _make_stop(run: RehearsedRun, new: NewOperation) -> ReplayStop:
     """End the replay because the code uses an unrecorded result: its next action is unknown."""
-    frame = current()
+    frame = current_frame()
     here = frame.run if frame is not None and isinstance(frame.run, RehearsedRun) else run
-    line = calling_line()
+    line = find_calling_line()
     if not here.over and not here.is_left():
         here.then = f"continues with {new}"
         return here.stop()

@@ -126,34 +126,40 @@ class ReplayEnd(msgspec.Struct, frozen=True):
         return bool(self.text)
 
 
-def judged(
+def judge_unreached(
     left: Sequence[UnreachedOperation], new: Sequence[NewOperation], cut: ReplayEnd, rules: ReplayRules
 ) -> list[ReplayFinding]:
     """Return what the unreached operations mean."""
-    removed = [one for one in left if one.name in rules.removed and not cut and not _instead([one], new, cut, "effect")]
+    removed = [
+        one
+        for one in left
+        if one.name in rules.removed and not cut and not _find_replacements([one], new, cut, "effect")
+    ]
     effects = [one for one in left if one.weighs == "effect" and one not in removed]
     steps = [one for one in left if one.weighs == "step" and not rules.allow_steps]
     found = []
-    instead = _instead(effects, new, cut, "effect")
+    instead = _find_replacements(effects, new, cut, "effect")
     if effects and (instead or not cut):
-        found.append(_again("repeats", effects, instead, _effects_hint(effects)))
-    instead = _instead(steps, new, cut, *_WORK)
-    if steps and (instead or (not cut and _may_replace_steps(new))):
-        found.append(_again("reruns", steps, instead or _may_replace_steps(new), f"{_RENAMED}; {_STEPS}"))
+        found.append(_make_repeat_finding("repeats", effects, instead, _effects_hint(effects)))
+    instead = _find_replacements(steps, new, cut, *_WORK)
+    if steps and (instead or (not cut and _find_step_replacements(new))):
+        found.append(
+            _make_repeat_finding("reruns", steps, instead or _find_step_replacements(new), f"{_RENAMED}; {_STEPS}")
+        )
     if cut and (effects or steps):
-        text = f"{cut.text}; not reached before that: {listed([*effects, *steps])}"
+        text = f"{cut.text}; not reached before that: {list_operations([*effects, *steps])}"
         found.append(ReplayFinding("unknown", text, hint=cut.hint))
     if left and not found:
-        found.append(ReplayFinding("differs", f"recorded, but no longer reached: {listed(left)}"))
+        found.append(ReplayFinding("differs", f"recorded, but no longer reached: {list_operations(left)}"))
     return found
 
 
-def _may_replace_steps(new: Iterable[NewOperation]) -> list[NewOperation]:
+def _find_step_replacements(new: Iterable[NewOperation]) -> list[NewOperation]:
     """Return operations that may replace a recorded step. Without any, the step was just removed."""
     return [one for one in new if one.kind in _WORK]
 
 
-def _instead(
+def _find_replacements(
     left: Iterable[UnreachedOperation], new: Iterable[NewOperation], cut: ReplayEnd, *kinds: str
 ) -> list[NewOperation]:
     """Return new operations with the name or the arguments of an unreached one.
@@ -175,12 +181,14 @@ def _agree(new: NewOperation, left: UnreachedOperation, cut: ReplayEnd) -> int:
     return (new.name == left.name) + same_arguments + (bool(cut) and new.scope == left.scope)
 
 
-def _again(kind: str, left: Sequence[UnreachedOperation], instead: Sequence[NewOperation], hint: str) -> ReplayFinding:
-    text = f"{counted(left)} recorded and not found{_where(left)}: {listed(left)}"
+def _make_repeat_finding(
+    kind: str, left: Sequence[UnreachedOperation], instead: Sequence[NewOperation], hint: str
+) -> ReplayFinding:
+    text = f"{count_operations(left)} recorded and not found{_describe_loops(left)}: {list_operations(left)}"
     if cost := sum(one.cost_usd for one in left):
         text += f", which cost ${cost:.4f}"
     if instead:
-        text += f"; it would start {listed(instead)}"
+        text += f"; it would start {list_operations(instead)}"
     return ReplayFinding(kind, text, hint=hint)
 
 
@@ -195,7 +203,7 @@ def _effects_hint(effects: Sequence[UnreachedOperation]) -> str:
     return "; ".join(hints)
 
 
-def _where(left: Sequence[UnreachedOperation]) -> str:
+def _describe_loops(left: Sequence[UnreachedOperation]) -> str:
     """Return the loops around the unreached operations: `, in 2 items of loop '1'`."""
     loops: dict[str, set[str]] = {}
     for one in left:
@@ -215,13 +223,13 @@ def loop_of(scope: str) -> str:
     return scope.rstrip("/").rpartition("/")[2].partition(":")[0]
 
 
-def listed(found: Sequence[UnreachedOperation | NewOperation]) -> str:
+def list_operations(found: Sequence[UnreachedOperation | NewOperation]) -> str:
     """List the first operations, and the number of the others."""
     more = f" and {len(found) - SHOWN_MAX} more" if len(found) > SHOWN_MAX else ""
     return ", ".join(map(str, found[:SHOWN_MAX])) + more
 
 
-def counted(found: Sequence[UnreachedOperation]) -> str:
+def count_operations(found: Sequence[UnreachedOperation]) -> str:
     """`1 effect is`, `2 effects and 1 run are`."""
     kinds = Counter(one.kind for one in found)
     counts = " and ".join(plural(number, kind) for kind, number in kinds.items())

@@ -13,14 +13,14 @@ from typing import Any
 import apsw
 
 from perdure.platform.failpoints import Site
-from perdure.platform.files import put_in_place
+from perdure.platform.files import move_into_place
 from perdure.store import sql
 from perdure.store.base import Rows, Script, Statement, UnitOfWork
 from perdure.store.sqlite.file import connect, create_or_migrate, prepare_file, translate
-from perdure.store.sqlite.fork_safety import disconnect, inside
+from perdure.store.sqlite.fork_safety import disconnect, stay_inside
 from perdure.store.sqlite.mark import remove_mark
 from perdure.values.clock import Clock
-from perdure.values.words import spaced
+from perdure.values.words import space_words
 
 CopyProgress = Callable[[int, int], None]
 
@@ -29,7 +29,7 @@ PAGE_DOCUMENTS = 200
 PAGE_OBJECTS = 16
 """Few, because each may be large."""
 
-_INSERTS = {name: sql.numbered(query, "?") for name, query in sql.load("sqlite_copy").items()}
+_INSERTS = {name: sql.number_parameters(query, "?") for name, query in sql.load("sqlite_copy").items()}
 """Inserts into the copy, by the query that reads the rows."""
 
 _WHOLE = [name for name in _INSERTS if name.startswith(("all_", "copy_"))]
@@ -55,7 +55,7 @@ class CopyStore(UnitOfWork[None]):
         for suffix in ("", "-wal", "-shm", "-journal"):
             Path(self._part + suffix).unlink(missing_ok=True)
         prepare_file(os.path.abspath(self._part))
-        with translate(self._path), inside():
+        with translate(self._path), stay_inside():
             target = connect(self._part, "full", None)
             try:
                 create_or_migrate(target, self._clock)
@@ -65,7 +65,7 @@ class CopyStore(UnitOfWork[None]):
                 target.execute("PRAGMA journal_mode = DELETE").fetchall()
             finally:
                 disconnect(target)  # without the COMMIT nothing is in it
-        put_in_place(self._part, self._path)
+        move_into_place(self._part, self._path)
         remove_mark(self._path)
 
     def _fill(self, target: apsw.Connection) -> Script[None]:
@@ -79,8 +79,8 @@ class CopyStore(UnitOfWork[None]):
         yield from self._streams(target)
         yield from self._objects(target)
         yield from self._documents(target)
-        yield from self._numbered(target, "chunks_page")
-        yield from self._numbered(target, "vectors_page")
+        yield from self._copy_numbered(target, "chunks_page")
+        yield from self._copy_numbered(target, "vectors_page")
 
     def _streams(self, target: apsw.Connection) -> Script[None]:
         [[(total,)]] = yield [Statement("count_streams")]
@@ -114,14 +114,14 @@ class CopyStore(UnitOfWork[None]):
             target.executemany(_INSERTS["documents_page"], [row[:-1] for row in page])
             # Split the words again: a server stores them in its own form.
             texts = [
-                (number, spaced(text.decode("utf-8", "surrogatepass")))
+                (number, space_words(text.decode("utf-8", "surrogatepass")))
                 for number, *_, text, _, _, found in page
                 if found
             ]
             target.executemany(_INSERTS["document_words"], texts)
             after = page[-1][0]
 
-    def _numbered(self, target: apsw.Connection, query: str) -> Script[None]:
+    def _copy_numbered(self, target: apsw.Connection, query: str) -> Script[None]:
         """Copy numbered rows page by page."""
         after = 0
         while page := (yield from _rows(query, (after, PAGE_DOCUMENTS))):

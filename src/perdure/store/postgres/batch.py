@@ -18,7 +18,7 @@ MANY_MIN = 16
 MANY_MAX = 1000
 """The limit per statement, which has a timeout and holds its arrays in memory twice."""
 
-TEXT = {f"{name}[]": sql.numbered(named, "$").encode() for name, named in sql.load("postgres_many").items()}
+TEXT = {f"{name}[]": sql.number_parameters(named, "$").encode() for name, named in sql.load("postgres_many").items()}
 
 _KIN = {"get_agent_state": "reads", "set_agent_state": "writes", "add_state_history": "writes"}
 """Statements of one group may be reordered: they only read, or write to different tables."""
@@ -49,7 +49,7 @@ class MergedStatements:
                 for first in range(0, len(its), MANY_MAX):
                     self._send(name, its[first : first + MANY_MAX])
 
-    def spread(self, answers: Sequence[Rows]) -> list[Rows]:
+    def distribute_rows(self, answers: Sequence[Rows]) -> list[Rows]:
         """Distribute the rows of the sent statements to the given ones."""
         rows: list[Rows] = [[] for _ in self._given]
         for sent, places, found in zip(self.sent, self._places, answers, strict=True):

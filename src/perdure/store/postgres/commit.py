@@ -14,11 +14,11 @@ from typing import Any, Generic, TypeVar
 
 from perdure.errors import PerdureError, StoreUnavailable
 from perdure.platform import interrupts
-from perdure.platform.failpoints import CommitMoment, armed, reach
+from perdure.platform.failpoints import CommitMoment, is_armed, reach
 from perdure.store.base import CommitProof, FinalBatch, Overtaken, Rows, Script, Statement, UnitOfWork
 from perdure.store.postgres.batch import MANY_MIN, MergedStatements
 from perdure.store.postgres.connection import IDLE, PipelineConnection, RawStatement, StatementBatch
-from perdure.store.postgres.errors import BROKEN_CONDITIONS, UNIQUE, ConnectionCut, ServerError, translated
+from perdure.store.postgres.errors import BROKEN_CONDITIONS, UNIQUE, ConnectionCut, ServerError, translate_error
 from perdure.store.postgres.outage import ServerAbsence
 from perdure.store.postgres.pool import ConnectionPool
 
@@ -88,7 +88,7 @@ class OutagePatience:
         seconds: float,
         absence: ServerAbsence | None = None,
         lane: int = 0,
-        unwanted: CancelCheck = interrupts.pending,
+        unwanted: CancelCheck = interrupts.is_pending,
     ) -> None:
         self._seconds = seconds if absence is None else absence.patience(seconds, lane)
         self._full = self._seconds == seconds
@@ -110,15 +110,15 @@ class OutagePatience:
         if unwanted or now >= self.until:
             raise self._end(why, shown, away, unwanted) from why
         if self._absence is not None and away and again:
-            self._absence.noticed(why, self.until - now)
+            self._absence.note_wait(why, self.until - now)
         time.sleep(min(self._pause, self.until - now) * _CHANCE.uniform(0.5, 1.0))
         self._pause = min(self._pause * 2, BACKOFF_SECONDS_MAX)
 
     def _end(self, why: Exception, shown: str, away: bool, unwanted: bool) -> PerdureError:
         if isinstance(why, ServerError) and not away:
-            return translated(why, shown)  # the server is available, but locked or overloaded
+            return translate_error(why, shown)  # the server is available, but locked or overloaded
         if self._absence is not None and (unwanted or self._full):
-            self._absence.given_up(self._lane)
+            self._absence.note_give_up(self._lane)
         if unwanted:
             text = f"interrupted while {shown} was away: {why}"
         else:
@@ -134,7 +134,7 @@ class PostgresCommit(Generic[T]):
         pool: ConnectionPool,
         unit: UnitOfWork[T],
         absence: ServerAbsence | None = None,
-        unwanted: CancelCheck = interrupts.pending,
+        unwanted: CancelCheck = interrupts.is_pending,
         earlier: CommitAttempt[T] | None = None,
     ) -> None:
         self._pool = pool
@@ -171,17 +171,17 @@ class PostgresCommit(Generic[T]):
 
     def _try(self, link: PipelineConnection) -> T:
         """Look for a landed attempt, else commit; if that fails, look again."""
-        if self._doubtful and self._landed(link):
-            return self._finished(self._doubtful[0])
+        if self._doubtful and self._has_landed(link):
+            return self._finish(self._doubtful[0])
         self._attempt = attempt = CommitAttempt(self._unit)
         try:
             rows = self._perform(link, attempt)
         except PerdureError:
             self._unit.settle(False)
-            if self._doubtful and self._landed(link):
-                return self._finished(self._doubtful[0])
+            if self._doubtful and self._has_landed(link):
+                return self._finish(self._doubtful[0])
             raise
-        return self._finished(attempt, rows)
+        return self._finish(attempt, rows)
 
     def _judge(self, error: ConnectionCut | ServerError) -> None:
         """Record an attempt with unknown outcome; raise errors that are not retried."""
@@ -196,25 +196,25 @@ class PostgresCommit(Generic[T]):
         # A timeout may mean that this attempt waited for the locks of a doubtful one.
         waited = bool(self._doubtful) and isinstance(error, ServerError) and error.late
         if isinstance(error, ServerError) and not error.is_retryable and not waited:
-            raise translated(error, self._pool.place.shown) from error
+            raise translate_error(error, self._pool.place.shown) from error
 
-    def _finished(self, attempt: CommitAttempt[T], rows: list[Rows] | None = None) -> T:
+    def _finish(self, attempt: CommitAttempt[T], rows: list[Rows] | None = None) -> T:
         if self._absence is not None:
-            self._absence.over()
+            self._absence.note_answer()
         result = attempt.finish(rows or [])
         self._unit.settle(True)
         return result
 
-    def _landed(self, link: PipelineConnection) -> bool:
+    def _has_landed(self, link: PipelineConnection) -> bool:
         """Whether a doubtful attempt has landed; if so, it becomes the only one."""
         for attempt in self._doubtful:
             if attempt.proof is not None:
                 batch = [*link.begin_with(), attempt.proof.query]
-                answers = link.talk(batch, self._until())
+                answers = link.send_batch(batch, self._compute_deadline())
                 if answers[-1].rows == attempt.proof.rows:
                     # It is visible on this server. A later commit, confirmed by the synchronous standby, proves that
                     # the standby has it too.
-                    link.talk([*link.begin_with(), _MARK], self._until())
+                    link.send_batch([*link.begin_with(), _MARK], self._compute_deadline())
                     self._doubtful = [attempt]
                     return True
         return False
@@ -229,12 +229,12 @@ class PostgresCommit(Generic[T]):
                 last = isinstance(statements, FinalBatch)
                 if last:
                     attempt.proof = statements.proof  # type: ignore[attr-defined]
-                if last and not armed():
+                if last and not is_armed():
                     attempt.committing = True
-                    return self._last_batch(link, statements, begun)
+                    return self._send_last_batch(link, statements, begun)
                 # An armed failpoint needs a moment between write and commit: send them separately.
                 if statements:
-                    rows = self._batch(link, () if begun else self._opening(link), statements)
+                    rows = self._batch(link, () if begun else self._make_opening_batch(link), statements)
                     if not begun:
                         reach(self._unit.site, CommitMoment.BEGUN)
                     begun = True
@@ -246,20 +246,20 @@ class PostgresCommit(Generic[T]):
             if begun:
                 reach(self._unit.site, CommitMoment.WRITTEN)
                 attempt.committing = True
-                link.talk([_COMMIT], self._until())
+                link.send_batch([_COMMIT], self._compute_deadline())
             return rows
         except (PerdureError, ServerError):
             if link.in_transaction:
                 attempt.committing = False
-                link.talk([_ROLLBACK], self._until())
+                link.send_batch([_ROLLBACK], self._compute_deadline())
             raise
 
-    def _last_batch(self, link: PipelineConnection, statements: Sequence[Statement], begun: bool) -> list[Rows]:
+    def _send_last_batch(self, link: PipelineConnection, statements: Sequence[Statement], begun: bool) -> list[Rows]:
         """Send the last batch with its commit. A single batch is an implicit transaction."""
         if begun:
             return self._batch(link, (), statements, [_COMMIT])
         if self._unit.snapshot or self._unit.long:
-            return self._batch(link, self._opening(link), statements, [_COMMIT])
+            return self._batch(link, self._make_opening_batch(link), statements, [_COMMIT])
         return self._batch(link, link.begin_with(), statements)
 
     def _batch(
@@ -276,13 +276,13 @@ class PostgresCommit(Generic[T]):
         if len(statements) < MANY_MIN:
             return self._exchange(link, before, statements, after)
         many = MergedStatements(statements)
-        return many.spread(self._exchange(link, before, many.sent, after))
+        return many.distribute_rows(self._exchange(link, before, many.sent, after))
 
     def _exchange(
         self, link: PipelineConnection, before: StatementBatch, statements: Sequence[Statement], after: StatementBatch
     ) -> list[Rows]:
         try:
-            answers = link.talk([*before, *statements, *after], self._until())
+            answers = link.send_batch([*before, *statements, *after], self._compute_deadline())
         except ServerError as error:
             number = error.index - len(before)
             if 0 <= number < len(statements) and error.state in BROKEN_CONDITIONS:
@@ -298,16 +298,16 @@ class PostgresCommit(Generic[T]):
                 raise statement.must()
         return [answer.rows for answer in ours]
 
-    def _opening(self, link: PipelineConnection) -> StatementBatch:
+    def _make_opening_batch(self, link: PipelineConnection) -> StatementBatch:
         unit = self._unit
         begin = _BEGIN_SNAPSHOT if unit.snapshot else _BEGIN
         return [begin, *link.begin_with(), *(link.lift_timeouts() if unit.long else ())]
 
-    def _until(self) -> float:
+    def _compute_deadline(self) -> float:
         return time.monotonic() + self._pool.place.statement_seconds + ANSWER_SECONDS
 
 
-def answered(pool: ConnectionPool, queries: Sequence[Statement], absence: ServerAbsence) -> list[Rows]:
+def run_queries(pool: ConnectionPool, queries: Sequence[Statement], absence: ServerAbsence) -> list[Rows]:
     """Run queries in one round trip; retry on a new connection if one is lost."""
     patience = OutagePatience(pool.place.reconnect_seconds, absence)
     while True:
@@ -315,12 +315,12 @@ def answered(pool: ConnectionPool, queries: Sequence[Statement], absence: Server
             with pool.link(patience.until) as link:
                 until = time.monotonic() + pool.place.statement_seconds + ANSWER_SECONDS
                 before = link.begin_with()
-                found = [answer.rows for answer in link.talk([*before, *queries], until)[len(before) :]]
-            absence.over()
+                found = [answer.rows for answer in link.send_batch([*before, *queries], until)[len(before) :]]
+            absence.note_answer()
             return found
         except ServerError as error:
             if not error.is_retryable:
-                raise translated(error, pool.place.shown) from error
+                raise translate_error(error, pool.place.shown) from error
             why: Exception = error
         except ConnectionCut as error:
             why = error

@@ -22,9 +22,9 @@ from perdure.platform import interrupts
 from perdure.store import sql
 from perdure.store.base import Floats, Rows, Statement
 from perdure.store.postgres import batch
-from perdure.store.postgres.errors import ConnectionCut, one_line, server_error
+from perdure.store.postgres.errors import ConnectionCut, join_lines, server_error
 
-TEXT = {name: sql.numbered(named, "$").encode() for name, named in sql.load("postgres").items()} | batch.TEXT
+TEXT = {name: sql.number_parameters(named, "$").encode() for name, named in sql.load("postgres").items()} | batch.TEXT
 IDLE = frozenset(name for name, text in TEXT.items() if not text)
 """Statements without a text for this dialect: they are not sent."""
 _NAMES = {name: name.encode() for name in TEXT}
@@ -94,7 +94,7 @@ class PipelineConnection:
         self._reader: psycopg_abc.Transformer = Transformer(_ADAPTERS)
         self._owner = os.getpid()
 
-    def talk(self, batch: StatementBatch, until: float) -> list[StatementResult]:
+    def send_batch(self, batch: StatementBatch, until: float) -> list[StatementResult]:
         """Send statements and a sync in one round trip; return their results or raise the first error."""
         return self.begin(batch).wait(until)
 
@@ -107,7 +107,7 @@ class PipelineConnection:
             self.connection.pipeline_sync()
             return PendingReply(self, fresh, flushed=not self.connection.flush())
         except OperationalError as error:
-            raise ConnectionCut(_said(self.connection, error)) from error
+            raise ConnectionCut(_read_server_message(self.connection, error)) from error
 
     def begin_with(self) -> StatementBatch:
         """Statements that start every transaction: a pooler does not preserve session settings."""
@@ -135,7 +135,7 @@ class PipelineConnection:
     # -- inside -----------------------------------------------------------------------------------------------
 
     def _send(self, statement: Statement | RawStatement, fresh: list[str | None]) -> None:
-        connection, (values, formats) = self.connection, _encoded(statement.args)
+        connection, (values, formats) = self.connection, _encode_args(statement.args)
         if isinstance(statement, RawStatement) or not self._prepare:
             text = statement.text if isinstance(statement, RawStatement) else TEXT[statement.name]
             connection.send_query_params(text, values, param_formats=formats, result_format=_BYTES)
@@ -182,7 +182,7 @@ class PendingReply:
         while True:
             # The server may send before it accepts more.
             wanted = select.POLLIN if self.flushed else select.POLLIN | select.POLLOUT
-            if not ready(self._link.connection.socket, wanted, until):
+            if not wait_ready(self._link.connection.socket, wanted, until):
                 raise ConnectionCut(
                     "the server did not answer in time" if self.flushed else "the server no longer accepts data"
                 )
@@ -200,17 +200,17 @@ class PendingReply:
                 result = connection.get_result()
                 if result is None:  # end of a statement, or the connection is gone
                     if connection.status == pq.ConnStatus.BAD:
-                        raise ConnectionCut(_said(connection, None))
+                        raise ConnectionCut(_read_server_message(connection, None))
                 elif result.status == _SYNC:
                     return self._link.judge(self._results, self._fresh)
                 else:
                     self._results.append(result)
         except OperationalError as error:
-            raise ConnectionCut(_said(connection, error)) from error
+            raise ConnectionCut(_read_server_message(connection, error)) from error
         return None
 
 
-def ready(socket: int, wanted: int, until: float) -> bool:
+def wait_ready(socket: int, wanted: int, until: float) -> bool:
     """Wait until a socket is readable or writable; False at `until`, a `time.monotonic` time.
 
     A process that was asked to end waits for LOOK_UP_SECONDS only.
@@ -218,7 +218,7 @@ def ready(socket: int, wanted: int, until: float) -> bool:
     poll = select.poll()
     poll.register(socket, wanted)
     while True:
-        left, told_to_end = until - time.monotonic(), interrupts.pending()
+        left, told_to_end = until - time.monotonic(), interrupts.is_pending()
         # Errors and hangups count too: libpq reports them.
         if poll.poll(max(0.0, min(left, LOOK_UP_SECONDS)) * 1000):
             return True
@@ -231,7 +231,7 @@ def _kinds(types: tuple[type, ...]) -> tuple[int, ...]:
     return tuple(int(kind is bytes) for kind in types)
 
 
-def _encoded(args: tuple[Any, ...]) -> tuple[list[bytes | None], tuple[int, ...]]:
+def _encode_args(args: tuple[Any, ...]) -> tuple[list[bytes | None], tuple[int, ...]]:
     values: list[bytes | None] = []
     for value in args:
         if value is None or type(value) is bytes:
@@ -247,6 +247,6 @@ def _encoded(args: tuple[Any, ...]) -> tuple[list[bytes | None], tuple[int, ...]
     return values, _kinds(tuple([type(value) for value in args]))
 
 
-def _said(connection: pq.abc.PGconn, error: Exception | None) -> str:
+def _read_server_message(connection: pq.abc.PGconn, error: Exception | None) -> str:
     told = connection.get_error_message() or str(error or "")
-    return one_line(told) or "the connection was lost"
+    return join_lines(told) or "the connection was lost"

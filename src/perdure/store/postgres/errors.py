@@ -68,7 +68,7 @@ def server_error(result: pq.abc.PGresult, index: int) -> ServerError:
     return ServerError(state, text or result.get_error_message(), index)
 
 
-def translated(error: ServerError, shown: str) -> PerdureError:
+def translate_error(error: ServerError, shown: str) -> PerdureError:
     """Return the Perdure error for a server error that is not retried."""
     state = error.state
     if state == _FULL:
@@ -110,7 +110,7 @@ def is_permanent(error: ConnectionCut) -> bool:
     return any(word in str(error) for word in _HOPELESS) and not is_transient(error)
 
 
-def refused(text: str, shown: str) -> StoreProblem:
+def connection_error(text: str, shown: str) -> StoreProblem:
     """Return the error for a failed connection attempt."""
     if any(word in text for word in _CREDENTIALS):
         return StoreUnavailable(f"{shown} refused the login: {text}", hint=_CREDENTIALS_HINT)
@@ -122,6 +122,6 @@ def refused(text: str, shown: str) -> StoreProblem:
     return StoreUnavailable(f"{shown} cannot be reached: {text}", hint="check the URL, the server and the network")
 
 
-def one_line(text: str) -> str:
+def join_lines(text: str) -> str:
     """Join several lines into one."""
     return "; ".join(" ".join(line.split()) for line in text.splitlines() if line.strip())

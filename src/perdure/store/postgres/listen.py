@@ -15,7 +15,7 @@ import weakref
 from psycopg import OperationalError
 
 from perdure.errors import PerdureError
-from perdure.store.postgres.connection import PipelineConnection, RawStatement, ready
+from perdure.store.postgres.connection import PipelineConnection, RawStatement, wait_ready
 from perdure.store.postgres.errors import ConnectionCut, ServerError
 from perdure.store.postgres.pool import ConnectionPool
 from perdure.values.limits import LISTEN_POLL_SECONDS, WAIT_POLL_SECONDS, WAIT_POLL_SECONDS_MAX
@@ -82,7 +82,7 @@ class Listener:
         self._closed = True
 
     def _serve(self) -> None:
-        while self._wanted():
+        while self._is_wanted():
             try:
                 until = time.monotonic() + self._pool.place.connect_seconds
                 with self._pool.lasting_link(until, self._target()) as link:
@@ -90,7 +90,7 @@ class Listener:
             except (ConnectionCut, ServerError, OperationalError, PerdureError):
                 pass  # waiters poll meanwhile
             self.listening = False
-            if self._wanted():
+            if self._is_wanted():
                 time.sleep(RETRY_SECONDS)
 
     def _target(self) -> str:
@@ -100,22 +100,22 @@ class Listener:
         if link.pooled:
             self._deaf = True  # a pooler does not forward notifications
             return
-        link.talk([_LISTEN], time.monotonic() + self._pool.place.connect_seconds)
+        link.send_batch([_LISTEN], time.monotonic() + self._pool.place.connect_seconds)
         self.listening = True
-        self._ring(None)  # an answer may have come before
-        while self._wanted():
-            if ready(link.connection.socket, select.POLLIN, time.monotonic() + LOOK_UP_SECONDS):
+        self._notify_waiters(None)  # an answer may have come before
+        while self._is_wanted():
+            if wait_ready(link.connection.socket, select.POLLIN, time.monotonic() + LOOK_UP_SECONDS):
                 link.connection.consume_input()
                 while said := link.connection.notifies():
-                    self._ring(said.extra)
+                    self._notify_waiters(said.extra)
 
-    def _ring(self, said: bytes | None) -> None:
+    def _notify_waiters(self, said: bytes | None) -> None:
         with self._lock:
             for watch in self._watches:
                 if said is None or said == b"%s %d" % (self._pool.place.schema.encode(), watch.stream):
                     watch.rung = True
 
-    def _wanted(self) -> bool:
+    def _is_wanted(self) -> bool:
         with self._lock:
             wanted = bool(self._watches) and not self._closed and not self._deaf
             if not wanted:

@@ -239,7 +239,7 @@ class LoopCommits:
         """Give up answers that are overdue; earlier if the process was asked to end."""
         self._checking = False
         for sent in list(self._under_way.values()):
-            if interrupts.pending():
+            if interrupts.is_pending():
                 sent.until = min(sent.until, time.monotonic() + LOOK_UP_SECONDS)
             if time.monotonic() > sent.until and sent.mutex.acquire(blocking=False):
                 try:

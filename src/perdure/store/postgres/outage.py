@@ -30,21 +30,21 @@ class ServerAbsence:
         recent = gave_up is not None and time.monotonic() - gave_up < RECENT_SECONDS
         return min(seconds, SHORT_SECONDS) if recent else seconds
 
-    def noticed(self, why: Exception, seconds: float) -> None:
+    def note_wait(self, why: Exception, seconds: float) -> None:
         """Note that a call begins to wait; log the first."""
         with self._lock:
             first, self._since = self._since is None, self._since or time.monotonic()
         if first:
             logger.warning("%s is unreachable: %s; retrying for %.0f s", self._shown, why, seconds)
 
-    def given_up(self, lane: int) -> None:
+    def note_give_up(self, lane: int) -> None:
         """Note that a call gave up or was cancelled. Lane 0 belongs to no run."""
         now = time.monotonic()
         with self._lock:
             recent = {one: when for one, when in self._gave_up.items() if now - when < RECENT_SECONDS}
             self._gave_up = {**recent, lane: now} if lane else recent
 
-    def over(self) -> None:
+    def note_answer(self) -> None:
         """Note that the server has answered."""
         if self._since is None and not self._gave_up:
             return

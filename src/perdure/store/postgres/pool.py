@@ -18,8 +18,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from perdure.errors import PerdureError, StoreBusy, StoreUnavailable
 from perdure.store.permits import Gate
-from perdure.store.postgres.connection import PipelineConnection, RawStatement, ready
-from perdure.store.postgres.errors import ConnectionCut, ServerError, one_line
+from perdure.store.postgres.connection import PipelineConnection, RawStatement, wait_ready
+from perdure.store.postgres.errors import ConnectionCut, ServerError, join_lines
 from perdure.store.postgres.url import ServerAddress, unreadable
 from perdure.values.limits import IDLE_SECONDS_MAX, LOCK_SECONDS_MAX, SERVER_LOCK_SECONDS_MAX, TRANSACTION_SECONDS_MAX
 
@@ -181,7 +181,7 @@ class ConnectionPool:
         patience = max(CONNECT_SECONDS_MIN, min(self.place.connect_seconds, until - time.monotonic()))
         for conninfo in self._attempts(target or self.place.target):
             try:
-                return self._set_up(self._connected(conninfo, patience), patience)
+                return self._set_up(self._connect_socket(conninfo, patience), patience)
             except ConnectionCut as error:
                 failed = error
         raise failed
@@ -201,7 +201,7 @@ class ConnectionPool:
             own = {name: values[number if len(values) > 1 else 0] for name, values in lists.items()}
             yield make_conninfo("", **{**common, **own}).encode()
 
-    def _connected(self, conninfo: bytes, seconds: float) -> pq.abc.PGconn:
+    def _connect_socket(self, conninfo: bytes, seconds: float) -> pq.abc.PGconn:
         """Connect within a deadline, which does not cover the DNS lookup."""
         until = time.monotonic() + seconds
         connection: pq.abc.PGconn = pq.PGconn.connect_start(conninfo)
@@ -211,7 +211,7 @@ class ConnectionPool:
                 if status == pq.PollingStatus.FAILED:
                     raise ConnectionCut(_words(connection))
                 wanted = select.POLLIN if status == pq.PollingStatus.READING else select.POLLOUT
-                if not ready(connection.socket, wanted, until):
+                if not wait_ready(connection.socket, wanted, until):
                     raise ConnectionCut(f"the server did not complete the login within {seconds:g} s")
             return connection
         except BaseException:
@@ -224,12 +224,12 @@ class ConnectionPool:
 
     def _set_up(self, connection: pq.abc.PGconn, seconds: float) -> PipelineConnection:
         try:
-            return self._configured(connection, seconds)
+            return self._configure_session(connection, seconds)
         except BaseException:
             self._drop(connection)
             raise
 
-    def _configured(self, connection: pq.abc.PGconn, seconds: float) -> PipelineConnection:
+    def _configure_session(self, connection: pq.abc.PGconn, seconds: float) -> PipelineConnection:
         """Check the server version and apply the session settings."""
         version = connection.server_version
         if version < SERVER_VERSION_MIN:
@@ -241,7 +241,7 @@ class ConnectionPool:
         connection.enter_pipeline_mode()
         until = time.monotonic() + seconds
         asking = PipelineConnection(connection, pooled=False, prepare=False, preamble=())
-        [answer] = asking.talk([self._settings(connection.backend_pid, version)], until)
+        [answer] = asking.send_batch([self._settings(connection.backend_pid, version)], until)
         pooled = answer.rows[0][0]
         preamble = [self._settings(0, version)]
         return PipelineConnection(connection, pooled=pooled, prepare=self.place.prepare, preamble=preamble)
@@ -261,4 +261,4 @@ def _nothing() -> None:
 
 def _words(connection: pq.abc.PGconn) -> str:
     # libpq's message has no password; the conninfo may.
-    return one_line(connection.get_error_message()) or "no connection"
+    return join_lines(connection.get_error_message()) or "no connection"

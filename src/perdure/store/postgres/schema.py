@@ -20,7 +20,7 @@ from perdure.store.base import Statement
 from perdure.store.postgres.connection import PipelineConnection, RawStatement, StatementBatch, StatementResult
 from perdure.store.postgres.errors import FORBIDDEN, ServerError
 from perdure.store.postgres.url import ServerAddress
-from perdure.store.schema_version import StoreVersions, unpublished
+from perdure.store.schema_version import StoreVersions, unpublished_error
 
 _BEGIN, _COMMIT = RawStatement(b"BEGIN"), RawStatement(b"COMMIT")
 _KEYS = ("schema", "oldest", "secret", "identity")
@@ -78,12 +78,12 @@ class StoreFacts(msgspec.Struct, frozen=True):
     """Whether the views must be rebuilt; known if the schema is current."""
 
 
-def prepared(link: PipelineConnection, place: ServerAddress, create: bool) -> StoreFacts:
+def prepare_schema(link: PipelineConnection, place: ServerAddress, create: bool) -> StoreFacts:
     """Create or migrate the schema; refuse one that is too new."""
     history = sql.migrations("postgres")
     facts = _facts(link, place)
     if facts is None and not create:
-        raise _no_store(place)
+        raise _no_store_error(place)
     if facts is None or facts.version < len(history):
         reach(Site.STORE_CREATE, CommitMoment.BEFORE)
         try:
@@ -91,13 +91,13 @@ def prepared(link: PipelineConnection, place: ServerAddress, create: bool) -> St
         except ServerError as error:
             if error.state != FORBIDDEN:
                 raise
-            raise _not_the_owner(place, facts) from error
+            raise _not_owner_error(place, facts) from error
         reach(Site.STORE_CREATE, CommitMoment.AFTER)
         facts = _facts(link, place)
     if facts is None:
         raise StoreUnavailable(f"{place.shown} no longer has the schema that was just created")
     StoreVersions(facts.version, facts.oldest, len(history), ()).refuse_newer()
-    moved, stale = _talk(link, place, [Statement("moved_arrivals"), Statement("get_meta", ("stale",))])[-2:]
+    moved, stale = _send_batch(link, place, [Statement("moved_arrivals"), Statement("get_meta", ("stale",))])[-2:]
     if moved.rows:
         _count_on(link, place)
     return msgspec.structs.replace(facts, stale=bool(stale.rows))
@@ -106,25 +106,25 @@ def prepared(link: PipelineConnection, place: ServerAddress, create: bool) -> St
 def _count_on(link: PipelineConnection, place: ServerAddress) -> None:
     """Order new events after those of the old server: after a move, transaction ids start lower."""
     with suppress(ServerError):  # a read-only role leaves it to writers
-        _talk(link, place, [Statement("raise_arrivals")])
+        _send_batch(link, place, [Statement("raise_arrivals")])
 
 
-def found(link: PipelineConnection, place: ServerAddress) -> StoreFacts:
+def read_facts(link: PipelineConnection, place: ServerAddress) -> StoreFacts:
     """Read the store's metadata without changing anything."""
     facts = _facts(link, place)
     if facts is None:
-        raise _no_store(place)
+        raise _no_store_error(place)
     return facts
 
 
-def _no_store(place: ServerAddress) -> StoreUnavailable:
+def _no_store_error(place: ServerAddress) -> StoreUnavailable:
     return StoreUnavailable(
         f"there is no store in schema {place.schema} of {place.shown.partition('?')[0]}",
         hint="create one with `perdure init --store URL`, or name another with --store",
     )
 
 
-def _not_the_owner(place: ServerAddress, facts: StoreFacts | None) -> StoreUnavailable:
+def _not_owner_error(place: ServerAddress, facts: StoreFacts | None) -> StoreUnavailable:
     where = f"schema {place.schema} of {place.shown.partition('?')[0]}"
     if facts is None:
         problem, command = f"there is no store in {where}, and this role may not create one", "init"
@@ -137,13 +137,13 @@ def _not_the_owner(place: ServerAddress, facts: StoreFacts | None) -> StoreUnava
 
 def server(link: PipelineConnection, place: ServerAddress) -> ServerInfo:
     """Read the server's settings."""
-    [row] = _talk(link, place, [RawStatement(_SERVER, (place.schema,))])[-1].rows
+    [row] = _send_batch(link, place, [RawStatement(_SERVER, (place.schema,))])[-1].rows
     version, fsync, full_page_writes, synchronous, standbys, may_migrate = row
     return ServerInfo(version, fsync, full_page_writes, synchronous, standbys, may_migrate, link.pooled)
 
 
 def _facts(link: PipelineConnection, place: ServerAddress) -> StoreFacts | None:
-    [answer] = (_talk(link, place, [RawStatement(_PRESENT, (place.schema,))]))[-1:]
+    [answer] = (_send_batch(link, place, [RawStatement(_PRESENT, (place.schema,))]))[-1:]
     present, old, encoding, durable = answer.rows[0]
     if encoding != "UTF8":
         raise StoreUnavailable(
@@ -158,8 +158,8 @@ def _facts(link: PipelineConnection, place: ServerAddress) -> StoreFacts | None:
     if not present:
         return None
     if old:
-        raise unpublished(f"schema {place.schema} of {place.shown.partition('?')[0]}")
-    answers = _talk(link, place, [Statement("get_meta", (key,)) for key in _KEYS])
+        raise unpublished_error(f"schema {place.schema} of {place.shown.partition('?')[0]}")
+    answers = _send_batch(link, place, [Statement("get_meta", (key,)) for key in _KEYS])
     values = [answer.rows for answer in answers[-len(_KEYS) :]]
     if not all(values):
         raise StoreUnavailable(
@@ -179,23 +179,23 @@ def _migrate(link: PipelineConnection, place: ServerAddress, history: tuple[str,
         RawStatement(_NAME, (place.schema,)),
         RawStatement(_CREATE),
     ]
-    _talk(link, place, opening, begun=True)
+    _send_batch(link, place, opening, begun=True)
     facts = _facts(link, place)
     pending = history[facts.version :] if facts is not None else history
     # In one round trip: over an unreliable connection many would never succeed.
     pieces = [RawStatement(piece.encode()) for text in pending for piece in _statements(text)]
     if pieces:
-        _talk(link, place, pieces, begun=True)
+        _send_batch(link, place, pieces, begun=True)
     reach(Site.STORE_CREATE, CommitMoment.BEGUN)
     closing: StatementBatch = [
-        RawStatement(_PUT_VERSION, (b"%d" % len(history), b"%d" % sql.oldest("postgres"))),
+        RawStatement(_PUT_VERSION, (b"%d" % len(history), b"%d" % sql.find_oldest_schema("postgres"))),
         Statement("put_meta", ("secret", secrets.token_bytes(32))),
         Statement("put_meta", ("identity", secrets.token_bytes(16))),
     ]
     if pending:
-        _talk(link, place, closing, begun=True)
+        _send_batch(link, place, closing, begun=True)
         reach(Site.STORE_CREATE, CommitMoment.WRITTEN)
-    _talk(link, place, [_COMMIT], begun=True)
+    _send_batch(link, place, [_COMMIT], begun=True)
 
 
 def _statements(text: str) -> Iterator[str]:
@@ -211,8 +211,8 @@ def _statements(text: str) -> Iterator[str]:
             begun = ""
 
 
-def _talk(
+def _send_batch(
     link: PipelineConnection, place: ServerAddress, batch: StatementBatch, *, begun: bool = False
 ) -> list[StatementResult]:
     first = () if begun or link.in_transaction else link.begin_with()
-    return link.talk([*first, *batch], time.monotonic() + place.statement_seconds)
+    return link.send_batch([*first, *batch], time.monotonic() + place.statement_seconds)

@@ -93,7 +93,7 @@ class SharedCommit:
                 unit.attempt.committing = False
 
     def _land(self, unit: SharedUnit, rows: Rows) -> None:
-        self._absence.over()
+        self._absence.note_answer()
         unit.result = unit.attempt.finish([rows])
         unit.landed = True
         unit.ticket.unit.settle(True)

@@ -16,21 +16,28 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.errors import PerdureError, StoreProblem
 from perdure.platform import interrupts
-from perdure.platform.failpoints import armed
+from perdure.platform.failpoints import is_armed
 from perdure.store.base import Rows, Statement, Store, UnitOfWork
 from perdure.store.lanes import CommitLanes, CommitThreads, LaneTicket
 from perdure.store.postgres import schema
 from perdure.store.postgres.backup import CopyStore
-from perdure.store.postgres.commit import OutagePatience, PostgresCommit, answered
+from perdure.store.postgres.commit import OutagePatience, PostgresCommit, run_queries
 from perdure.store.postgres.connection import PipelineConnection
-from perdure.store.postgres.errors import ConnectionCut, ServerError, is_permanent, is_transient, refused, translated
+from perdure.store.postgres.errors import (
+    ConnectionCut,
+    ServerError,
+    connection_error,
+    is_permanent,
+    is_transient,
+    translate_error,
+)
 from perdure.store.postgres.listen import AnswerWatch, Listener
 from perdure.store.postgres.outage import ServerAbsence
 from perdure.store.postgres.pool import ConnectionPool
 from perdure.store.postgres.schema import ServerInfo, StoreFacts
 from perdure.store.postgres.shared import SharedCommits, SharedUnit, shared
 from perdure.store.postgres.url import parse
-from perdure.store.schema_version import StoreVersions, compared
+from perdure.store.schema_version import StoreVersions, compare_versions
 from perdure.values.clock import Clock
 from perdure.values.limits import OPEN_SECONDS_MAX
 
@@ -55,7 +62,7 @@ class PostgresStore(Store):
         self._pool = ConnectionPool(self._place, durability)
         self._listener = Listener(self._pool)
         self._absence = ServerAbsence(self.url)
-        facts = _ask(self._pool, lambda link: schema.prepared(link, self._place, create))
+        facts = _ask(self._pool, lambda link: schema.prepare_schema(link, self._place, create))
         self.secret, self.identity, self.stale = facts.secret, facts.identity, facts.stale
         self._lanes = _LANES.setdefault(self.identity, CommitLanes())
         self._workers = CommitThreads(self._lanes, self._place.pool_size)
@@ -71,7 +78,7 @@ class PostgresStore(Store):
         return result
 
     async def _submit_async(self, unit: UnitOfWork[T]) -> T:
-        if unit.shareable and not armed():
+        if unit.shareable and not is_armed():
             ticket = LaneTicket(unit)
             if self._lanes.take(ticket):
                 row = shared(ticket)
@@ -87,7 +94,7 @@ class PostgresStore(Store):
 
     def read_all(self, queries: Sequence[Statement]) -> list[Rows]:
         self._check_open()
-        return answered(self._pool, queries, self._absence)
+        return run_queries(self._pool, queries, self._absence)
 
     def watch(self, stream: int) -> Callable[[], bool]:
         self._check_open()
@@ -118,11 +125,11 @@ class PostgresStore(Store):
     def _commit(self, group: Sequence[LaneTicket]) -> None:
         """Commit units of one lane: as one if possible, else one after the other."""
         first, *rest = group
-        joint = first.unit.joined([ticket.unit for ticket in rest]) if rest and not armed() else None
+        joint = first.unit.join([ticket.unit for ticket in rest]) if rest and not is_armed() else None
         if joint is not None:
             joint.lane = first.unit.lane
             try:
-                results = PostgresCommit(self._pool, joint, self._absence, partial(_unwanted, group)).run()
+                results = PostgresCommit(self._pool, joint, self._absence, partial(_is_unwanted, group)).run()
             except StoreProblem as error:
                 results = None
                 for ticket in group:
@@ -141,9 +148,9 @@ class PostgresStore(Store):
     def _commit_one(self, ticket: LaneTicket) -> Any:
         """Commit a unit together with those of other lanes if possible, else alone."""
         unit = ticket.unit
-        row = shared(ticket) if unit.shareable and not armed() else None
+        row = shared(ticket) if unit.shareable and not is_armed() else None
         if row is None:
-            return PostgresCommit(self._pool, unit, self._absence, partial(_unwanted, [ticket])).run()
+            return PostgresCommit(self._pool, unit, self._absence, partial(_is_unwanted, [ticket])).run()
         try:
             self._shared.submit(row)
         except BaseException:
@@ -156,7 +163,7 @@ class PostgresStore(Store):
         ticket, earlier = row.ticket, row.doubtful
         if earlier is None:
             row.attempt.script.close()
-        return PostgresCommit(self._pool, ticket.unit, self._absence, partial(_unwanted, [ticket]), earlier).run()
+        return PostgresCommit(self._pool, ticket.unit, self._absence, partial(_is_unwanted, [ticket]), earlier).run()
 
     def _loop_commits(self) -> LoopCommits:
         import asyncio
@@ -186,10 +193,10 @@ def versions_of(url: str) -> StoreVersions:
     place = parse(url)
     pool = ConnectionPool(place, "full")
     try:
-        facts = _ask(pool, lambda link: schema.found(link, place))
+        facts = _ask(pool, lambda link: schema.read_facts(link, place))
     finally:
         pool.close()
-    return compared("postgres", facts.version, facts.oldest)
+    return compare_versions("postgres", facts.version, facts.oldest)
 
 
 def _ask(pool: ConnectionPool, work: Callable[[PipelineConnection], StoreFacts]) -> StoreFacts:
@@ -204,21 +211,21 @@ def _ask(pool: ConnectionPool, work: Callable[[PipelineConnection], StoreFacts])
             link = pool.connect(patience.until)
         except ConnectionCut as error:
             if is_permanent(error) or (not is_transient(error) and time.monotonic() > hope.until):
-                raise refused(str(error), place.shown) from error
+                raise connection_error(str(error), place.shown) from error
             patience.pause(error, place.shown)
             continue
         try:
             return work(link)
         except (ConnectionCut, ServerError) as error:
             if isinstance(error, ServerError) and not error.is_retryable:
-                raise translated(error, place.shown) from error
+                raise translate_error(error, place.shown) from error
             patience.pause(error, place.shown)
         finally:
             pool.close_link(link)
 
 
-def _unwanted(group: Sequence[LaneTicket]) -> bool:
-    return interrupts.pending() or all(ticket.unwanted for ticket in group)
+def _is_unwanted(group: Sequence[LaneTicket]) -> bool:
+    return interrupts.is_pending() or all(ticket.unwanted for ticket in group)
 
 
 _LANES: dict[str, CommitLanes] = {}

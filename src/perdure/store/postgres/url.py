@@ -56,16 +56,16 @@ def is_postgres(url: str) -> bool:
 
 def parse(url: str) -> ServerAddress:
     """Parse a URL; check Perdure's parameters and leave the others to libpq."""
-    parts = None if _doubtful(url) else _split(url)
+    parts = None if _doubtful(url) else _split_url(url)
     if parts is None:
-        raise unreadable(without_password(url))
+        raise unreadable(hide_password(url))
     pairs = parse_qsl(parts.query, keep_blank_values=True)
     ours = {name: value for name, value in pairs if name in _OURS}
     theirs = [(name, value) for name, value in pairs if name not in _OURS]
-    target = _joined("postgresql", parts.netloc, parts.path, theirs)
+    target = _join_url("postgresql", parts.netloc, parts.path, theirs)
     return ServerAddress(
         target=target,
-        shown=without_password(url),
+        shown=hide_password(url),
         schema=_schema(ours.get("schema", SCHEMA)),
         pool_size=_value(ours, "pool_size", int, POOL_CONNECTIONS, 1),
         listen_url=parse(ours["listen_url"]).target if ours.get("listen_url") else "",
@@ -76,11 +76,11 @@ def parse(url: str) -> ServerAddress:
     )
 
 
-def without_password(url: str) -> str:
+def hide_password(url: str) -> str:
     """Return the URL without its password, for messages and logs; in doubt it shows less."""
-    before, listens, behind = _apart(url)
-    redacted = _redacted(before) + listens + (_redacted(behind) if "://" in behind else behind)
-    parts = _split(redacted)
+    before, listens, behind = _split_listen_url(url)
+    redacted = _redact_authority(before) + listens + (_redact_authority(behind) if "://" in behind else behind)
+    parts = _split_url(redacted)
     if parts is None:
         return f"{url.partition('://')[0]}://..."
     hidden, shown = False, list[tuple[str, str]]()
@@ -88,10 +88,10 @@ def without_password(url: str) -> str:
         if name in ("password", "sslpassword"):
             hidden = True  # what follows may be part of it, after an unencoded &
         elif name == "listen_url":
-            shown.append((name, without_password(value)))
+            shown.append((name, hide_password(value)))
         elif name in _OURS or not hidden:
             shown.append((name, value))
-    return _joined(parts.scheme, parts.netloc, parts.path, shown)
+    return _join_url(parts.scheme, parts.netloc, parts.path, shown)
 
 
 def unreadable(shown: str) -> StoreUnavailable:
@@ -99,13 +99,13 @@ def unreadable(shown: str) -> StoreUnavailable:
     return StoreUnavailable(f"{shown} is not a valid store URL", hint=ENCODE_HINT)
 
 
-def _apart(url: str) -> tuple[str, str, str]:
+def _split_listen_url(url: str) -> tuple[str, str, str]:
     """Split at `listen_url=`, whose value may be a URL with a password of its own."""
     found = _LISTEN_URL.search(url)
     return (url[: found.start()], found[0], url[found.end() :]) if found else (url, "", "")
 
 
-def _redacted(url: str) -> str:
+def _redact_authority(url: str) -> str:
     """Remove everything between the first colon and the last @: a password may contain @ and /."""
     scheme, separator, rest = url.partition("://")
     user, at, host = rest.rpartition("@")
@@ -117,20 +117,20 @@ def _redacted(url: str) -> str:
 
 def _doubtful(url: str) -> bool:
     """Whether libpq might read the password differently than it was meant."""
-    rest = _apart(url)[0].partition("://")[2]
+    rest = _split_listen_url(url)[0].partition("://")[2]
     authority = re.split("[/?]", rest, maxsplit=1)[0]
     beyond = "@" in rest[len(authority) :] and ":" in authority
     return bool(_UNWRITTEN.search(url)) or authority.count("@") > 1 or beyond
 
 
-def _split(url: str) -> SplitResult | None:
+def _split_url(url: str) -> SplitResult | None:
     try:
         return urlsplit(url)
     except ValueError:  # may quote the password
         return None
 
 
-def _joined(scheme: str, authority: str, path: str, pairs: list[tuple[str, str]]) -> str:
+def _join_url(scheme: str, authority: str, path: str, pairs: list[tuple[str, str]]) -> str:
     # Not with urllib, which omits the slashes without a host; libpq needs them for a local socket.
     query = urlencode(pairs, safe="/", quote_via=quote)
     return f"{scheme}://{authority}{path}" + (f"?{query}" if query else "")

@@ -36,7 +36,7 @@ _PARAMETER = re.compile(r"(?<![:\w]):(\w+)")
 @cache
 def load(dialect: str) -> dict[str, NamedQuery]:
     """Return all statements of a dialect by name."""
-    text = _read(dialect, "queries.sql")
+    text = _read_file(dialect, "queries.sql")
     pieces = _HEADER.split(text)
     named = {}
     for name, parameters, reason, body in zip(pieces[1::4], pieces[2::4], pieces[3::4], pieces[4::4], strict=True):
@@ -45,7 +45,7 @@ def load(dialect: str) -> dict[str, NamedQuery]:
     return named
 
 
-def numbered(statement: NamedQuery, marker: str) -> str:
+def number_parameters(statement: NamedQuery, marker: str) -> str:
     """Replace each `:name` by the marker and the parameter's position, as in `?1` or `$1`."""
     position = {name: index for index, name in enumerate(statement.parameters, start=1)}
     return _PARAMETER.sub(lambda match: f"{marker}{position[match[1]]}", statement.text)
@@ -54,7 +54,7 @@ def numbered(statement: NamedQuery, marker: str) -> str:
 @cache
 def migrations(dialect: str) -> tuple[str, ...]:
     """Return the migrations in order; the version of a schema is the number of its migrations."""
-    return tuple(_read(dialect, "migrations", name) for name in _names(dialect))
+    return tuple(_read_file(dialect, "migrations", name) for name in _names(dialect))
 
 
 def history(dialect: str) -> list[tuple[int, str, str]]:
@@ -66,7 +66,7 @@ def history(dialect: str) -> list[tuple[int, str, str]]:
 @cache
 def digests(dialect: str) -> dict[int, bytes]:
     """Return the SHA-256 of all definitions per schema version, written by `tools/schema_digests.py`."""
-    lines = (line.split() for line in _read(dialect, "digests.txt").splitlines())
+    lines = (line.split() for line in _read_file(dialect, "digests.txt").splitlines())
     return {int(version): bytes.fromhex(digest) for version, digest in lines}
 
 
@@ -74,13 +74,13 @@ def _names(dialect: str) -> list[str]:
     return sorted(name for name in os.listdir(os.path.join(_HERE, dialect, "migrations")) if name.endswith(".sql"))
 
 
-def _read(*path: str) -> str:
+def _read_file(*path: str) -> str:
     with open(os.path.join(_HERE, *path), encoding="utf-8") as file:
         return file.read()
 
 
 @cache
-def oldest(dialect: str) -> int:
+def find_oldest_schema(dialect: str) -> int:
     """Return the schema that a program must know to use the newest one, as the last migration declares.
 
     A migration that only adds keeps the number, so that programs of the previous version keep working.

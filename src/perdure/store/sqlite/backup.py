@@ -9,13 +9,13 @@ import apsw
 
 from perdure.errors import StoreUnavailable
 from perdure.store.sqlite.file import connect, prepare_file, retry_busy, translate
-from perdure.store.sqlite.fork_safety import disconnect, inside
+from perdure.store.sqlite.fork_safety import disconnect, stay_inside
 
 
 def copy_unopened(path: str, target: str, progress: Callable[[int, int], None]) -> None:
     """Copy a snapshot of a file of any schema version, and check the structure of the copy."""
     prepare_file(os.path.abspath(target))
-    with translate(path), inside():
+    with translate(path), stay_inside():
         source = retry_busy(lambda: connect(path, "full", None))
         try:
             copy = connect(target, "full", None)

@@ -18,10 +18,10 @@ from perdure.platform.files import make_folder
 from perdure.store import sql
 from perdure.store.address import DATABASE_NAME
 from perdure.store.schema_version import StoreVersions
-from perdure.store.sqlite.fork_safety import connected, disconnect, inside, outside_fork
+from perdure.store.sqlite.fork_safety import call_outside_fork, disconnect, open_connection, stay_inside
 from perdure.store.sqlite.read_only import ReadOnlyMode, readable
 from perdure.store.sqlite.schema_guard import harden, refuse_altered, refuse_unpublished
-from perdure.store.sqlite.work_limits import StatementBounds, too_much, unwatch
+from perdure.store.sqlite.work_limits import StatementBounds, endless_content_error, unwatch
 from perdure.values.clock import Clock
 from perdure.values.limits import LOCK_SECONDS_MAX
 
@@ -52,21 +52,21 @@ NETWORK_FILE_SYSTEMS = frozenset(
 
 def connect(path: str, durability: str, vfs: str | None) -> apsw.Connection:
     """Open a connection and verify all settings that durability depends on; close it with `disconnect`."""
-    return outside_fork(lambda: _set_up(connected(path, vfs), path, durability, vfs))
+    return call_outside_fork(lambda: _configure(open_connection(path, vfs), path, durability, vfs))
 
 
 def connect_to_read(reading: ReadOnlyMode) -> apsw.Connection:
     """Open a connection to a read-only store; close it with `disconnect`."""
 
     def connection() -> apsw.Connection:
-        found = _set_up(connected(reading.name, None, reading.flags), reading.path, "full", None, wal=False)
+        found = _configure(open_connection(reading.name, None, reading.flags), reading.path, "full", None, wal=False)
         found.pragma("query_only", 1)
         return found
 
-    return outside_fork(connection)
+    return call_outside_fork(connection)
 
 
-def _set_up(
+def _configure(
     connection: apsw.Connection, path: str, durability: str, vfs: str | None, *, wal: bool = True
 ) -> apsw.Connection:
     try:
@@ -141,8 +141,8 @@ def create_or_migrate(connection: apsw.Connection, clock: Clock) -> None:
 
 def schema_of(path: str) -> int:
     """Return the schema version of a file without changing it; refuse a file that is no store."""
-    with translate(path), inside(), readable(path) as (name, flags):
-        connection = connected(name, flags=flags)
+    with translate(path), stay_inside(), readable(path) as (name, flags):
+        connection = open_connection(name, flags=flags)
         try:
             harden(connection)
             connection.set_busy_timeout(BUSY_MILLISECONDS)
@@ -174,7 +174,7 @@ def _migrate(connection: apsw.Connection, pending: tuple[str, ...]) -> None:
         reach(Site.STORE_CREATE, CommitMoment.BEGUN)
     connection.pragma("application_id", APPLICATION_ID)
     connection.pragma("user_version", len(sql.migrations("sqlite")))
-    put = sql.numbered(sql.load("sqlite")["put_meta"], "?")
+    put = sql.number_parameters(sql.load("sqlite")["put_meta"], "?")
     connection.execute(put, ("secret", secrets.token_bytes(32)))
     connection.execute(put, ("identity", secrets.token_bytes(16)))
 
@@ -253,10 +253,10 @@ def translate(path: str) -> Iterator[None]:
     try:
         yield
     except DRIVER_ERRORS as error:
-        raise translated(error, path) from error
+        raise translate_error(error, path) from error
 
 
-def translated(error: Exception, path: str, on_io_error: Callable[[StoreFenced], None] | None = None) -> Exception:
+def translate_error(error: Exception, path: str, on_io_error: Callable[[StoreFenced], None] | None = None) -> Exception:
     """Return the Perdure error for a driver error; an error that only a bug can cause is raised unchanged."""
     if isinstance(error, apsw.FullError):
         return StorageFull()
@@ -270,7 +270,7 @@ def translated(error: Exception, path: str, on_io_error: Callable[[StoreFenced],
     if isinstance(error, apsw.ReadOnlyError) and getattr(error, "extendedresult", 0) != apsw.SQLITE_READONLY_DBMOVED:
         return StoreReadOnly(f"{path} is read-only here; nothing was written")
     if isinstance(error, apsw.InterruptError):
-        return too_much(path)
+        return endless_content_error(path)
     if isinstance(error, _UNUSABLE):
         hint = "run `perdure doctor` for details; restore from a backup if it is damaged"
         return StoreUnavailable(f"{path} cannot be used: {error}", hint=hint)

@@ -26,7 +26,7 @@ import apsw
 
 from perdure.errors import StoreForked
 from perdure.values.limits import FORK_SECONDS_MAX
-from perdure.values.locks import after_fork_in_child
+from perdure.values.locks import call_after_fork
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -48,7 +48,7 @@ _torn = False
 """Whether this process was forked while a thread was inside."""
 
 
-def outside_fork(work: Callable[[*Ts], T], *args: *Ts) -> T:
+def call_outside_fork(work: Callable[[*Ts], T], *args: *Ts) -> T:
     """Call `work` inside SQLite, but not during a fork."""
     me = get_ident()
     nested = me in _inside
@@ -63,7 +63,7 @@ def outside_fork(work: Callable[[*Ts], T], *args: *Ts) -> T:
 
 
 @contextmanager
-def inside() -> Iterator[None]:
+def stay_inside() -> Iterator[None]:
     """Stay inside SQLite for a block, not during a fork. The block must end in the thread that began it."""
     me = get_ident()
     nested = me in _inside
@@ -77,7 +77,7 @@ def inside() -> Iterator[None]:
             _inside.discard(me)
 
 
-def connected(path: str, vfs: str | None = None, flags: int = _READ_WRITE_CREATE) -> apsw.Connection:
+def open_connection(path: str, vfs: str | None = None, flags: int = _READ_WRITE_CREATE) -> apsw.Connection:
     """Open a connection that forks take care of; close it with `disconnect`. Call from inside."""
     if _torn:
         raise StoreForked(
@@ -89,7 +89,7 @@ def connected(path: str, vfs: str | None = None, flags: int = _READ_WRITE_CREATE
     return connection
 
 
-def open_elsewhere(path: str, ours: Iterable[apsw.Connection]) -> bool:
+def is_open_elsewhere(path: str, ours: Iterable[apsw.Connection]) -> bool:
     """Whether this process has connections to a file other than `ours`."""
     mine = set(ours)
     return any(connection.filename == path for connection in _live.copy() if connection not in mine)
@@ -97,7 +97,7 @@ def open_elsewhere(path: str, ours: Iterable[apsw.Connection]) -> bool:
 
 def disconnect(*connections: apsw.Connection) -> None:
     """Close connections, unless a fork has done so."""
-    outside_fork(_close, connections)
+    call_outside_fork(_close, connections)
 
 
 def disconnect_collected(connections: Iterable[apsw.Connection], release: Callable[[], None]) -> None:
@@ -169,18 +169,18 @@ def _after_fork_in_child() -> None:
     for state in (_forkers, _inside, _quiet, _left):
         state.clear()
     for connection in _live:
-        if not quiet or not _closed_quietly(connection):
+        if not quiet or not _close_quietly(connection):
             _torn = True
-            never_collect(connection)
+            keep_forever(connection)
     _live.clear()
 
 
-def never_collect(inherited: apsw.Connection | apsw.Cursor) -> None:
+def keep_forever(inherited: apsw.Connection | apsw.Cursor) -> None:
     """Keep an object alive forever: closing it would let SQLite touch the parent's file."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(inherited))
 
 
-def _closed_quietly(connection: apsw.Connection) -> bool:
+def _close_quietly(connection: apsw.Connection) -> bool:
     """Close a connection of the parent without changing its files."""
     if connection.in_transaction:
         return False  # an interrupted commit, which the parent rolls back
@@ -193,4 +193,4 @@ def _closed_quietly(connection: apsw.Connection) -> bool:
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent)
-after_fork_in_child(_after_fork_in_child)
+call_after_fork(_after_fork_in_child)

@@ -25,7 +25,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.platform.process import this_process
+from perdure.platform.process import identify_this_process
 from perdure.records import CallIdentity, EffectAgain, EffectIntended, EntryKind, Forked, RunStarted, decode
 from perdure.records.stores import EntriesLost, LostEntries, LostIntent
 from perdure.store.base import Rows
@@ -108,12 +108,16 @@ def call_digest(secret: bytes, call: CallIdentity) -> bytes:
 def forget_marked(path: str, texts: Sequence[bytes], *, everything: bool) -> None:
     """Remove the lines that contain one of these texts, or all lines if the texts are no longer known."""
     name = path + SUFFIX
-    kept = [] if everything else [line for line in lines(_read(name, 0, MARK_BYTES_MAX * 2)) if not _holds(line, texts)]
+    kept = (
+        []
+        if everything
+        else [line for line in lines(_read(name, 0, MARK_BYTES_MAX * 2)) if not _is_in_journal(line, texts)]
+    )
     with suppress(FileNotFoundError):
         fd = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             os.ftruncate(fd, 0)
-            os.write(fd, b"".join(map(_framed, kept)))
+            os.write(fd, b"".join(map(_frame_line, kept)))
         finally:
             os.close(fd)
 
@@ -136,7 +140,7 @@ class DurabilityMark:
         self.path = path + SUFFIX
         self.adoptions = adoptions
         self._secret = secret
-        self._process = this_process()
+        self._process = identify_this_process()
         self._store = identity[:8]
         self._boot = blake2b(self._process.boot.encode(), digest_size=8).digest()
         self._prefix = (self._store, adoptions, self._boot, synced)
@@ -156,7 +160,7 @@ class DurabilityMark:
             told = self._details([entry for entry in entries if entry[2] in _TOLD])
             body = _ENCODE((*self._prefix, _heads_of(entries), *told))
         try:
-            self._append(_framed(body))
+            self._append(_frame_line(body))
         except OSError:
             self._written = MARK_BYTES_MAX  # check the size before the next line
 
@@ -183,34 +187,34 @@ class DurabilityMark:
         if self._written > MARK_BYTES_MAX // 8:
             self._written = 0
             if os.fstat(self._fd).st_size > MARK_BYTES_MAX:
-                self._cut(line)
+                self._truncate(line)
                 return
         os.write(self._fd, line)
 
-    def _cut(self, line: bytes) -> None:
+    def _truncate(self, line: bytes) -> None:
         """Cut the mark in place: other processes have the same file open and append at its new end."""
         assert self._fd is not None
         newest = os.pread(self._fd, MARK_BYTES_KEPT, os.fstat(self._fd).st_size - MARK_BYTES_KEPT)
         os.ftruncate(self._fd, 0)
         os.write(self._fd, newest[max(newest.find(MAGIC), 0) :] + line)
 
-    def newest(self) -> list[MarkedCommit]:
+    def read_newest(self) -> list[MarkedCommit]:
         """The last lines."""
-        return self._of(_read(self.path, -TAIL_BYTES, TAIL_BYTES))
+        return self._parse_lines(_read(self.path, -TAIL_BYTES, TAIL_BYTES))
 
-    def all(self) -> list[MarkedCommit]:
+    def read_all(self) -> list[MarkedCommit]:
         """Every line, oldest first."""
-        return self._of(_read(self.path, 0, MARK_BYTES_MAX * 2))
+        return self._parse_lines(_read(self.path, 0, MARK_BYTES_MAX * 2))
 
-    def adopted(self) -> int:
+    def compute_adoptions(self) -> int:
         """Return the value of `adoptions` that invalidates every line of the mark."""
-        return 1 + max((marked.adoptions for marked in self.all()), default=self.adoptions)
+        return 1 + max((marked.adoptions for marked in self.read_all()), default=self.adoptions)
 
     def probes(self) -> list[MarkedCommit]:
         """Sample lines from all over the mark."""
         size = self._size()
         places = {size * number // PROBES for number in range(PROBES)}
-        return [marked for at in sorted(places) for marked in self._of(_read(self.path, at, PROBE_BYTES))]
+        return [marked for at in sorted(places) for marked in self._parse_lines(_read(self.path, at, PROBE_BYTES))]
 
     def _size(self) -> int:
         try:
@@ -218,7 +222,7 @@ class DurabilityMark:
         except OSError:
             return 0
 
-    def _of(self, data: bytes) -> list[MarkedCommit]:
+    def _parse_lines(self, data: bytes) -> list[MarkedCommit]:
         found = []
         for line in lines(data):
             with suppress(msgspec.MsgspecError, UnicodeDecodeError):
@@ -258,11 +262,11 @@ def _heads_of(entries: Sequence[MarkEntry]) -> tuple[MarkedHead, ...]:
     return tuple(heads.values())
 
 
-def _framed(body: bytes) -> bytes:
+def _frame_line(body: bytes) -> bytes:
     return _FRAME.pack(MAGIC, zlib.crc32(body), len(body)) + body
 
 
-def _holds(line: bytes, texts: Sequence[bytes]) -> bool:
+def _is_in_journal(line: bytes, texts: Sequence[bytes]) -> bool:
     return any(text in line for text in texts)
 
 
@@ -282,7 +286,7 @@ def lines(data: bytes) -> list[bytes]:
 # -- comparing it with the journal ------------------------------------------------------------------------------------
 
 
-def all_there(read: ReadQuery, marks: Iterable[MarkedCommit]) -> bool:
+def has_all_heads(read: ReadQuery, marks: Iterable[MarkedCommit]) -> bool:
     """Whether the newest head of every stream in these lines is in the journal."""
     newest = {head.stream: head for marked in marks for head in marked.heads}
     return all(_is_there(read, head) for head in newest.values())
@@ -340,12 +344,12 @@ def _name_of(read: ReadQuery, stream: int, marks: Iterable[MarkedCommit]) -> str
 
 def describe_loss(path: str, found: Sequence[LostEntries]) -> str:
     """Describe the missing entries for people."""
-    told = "; ".join(map(lost_in_words, found[:TOLD_MAX]))
+    told = "; ".join(map(describe_lost, found[:TOLD_MAX]))
     more = f"; and of {len(found) - TOLD_MAX} more" if len(found) > TOLD_MAX else ""
     return f"{path} was restored to an earlier state. These acknowledged entries are missing: {told}{more}"
 
 
-def lost_in_words(one: LostEntries) -> str:
+def describe_lost(one: LostEntries) -> str:
     """Describe the missing entries of one stream."""
     lost = one.lost
     which = f"entry {lost.last}" if lost.first == lost.last else f"entries {lost.first} to {lost.last}"

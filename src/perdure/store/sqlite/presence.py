@@ -24,8 +24,8 @@ import time
 from contextlib import suppress
 from enum import IntEnum
 
-from perdure.store.sqlite.fork_safety import inside
-from perdure.values.locks import after_fork_in_child, rlock
+from perdure.store.sqlite.fork_safety import stay_inside
+from perdure.values.locks import call_after_fork, rlock
 
 SHARED_FIRST, SHARED_BYTES = 0x40000002, 510
 """The bytes that an open WAL connection keeps locked (`SHARED_FIRST` in SQLite's os.h)."""
@@ -119,7 +119,7 @@ class OpenStoreFiles:
             return PresenceState.WRITTEN
         return _SAME
 
-    def lost(self) -> str:
+    def describe_loss(self) -> str:
         """Describe what has happened to the files."""
         if (file := _number(self.path)) is None:
             return "the database file was removed"
@@ -127,7 +127,7 @@ class OpenStoreFiles:
             return "the database file was replaced"
         return "its write-ahead log was removed" if _number(self.log) is None else "its write-ahead log was replaced"
 
-    def can_be_saved(self, *, guarded: bool) -> bool:
+    def can_checkpoint(self, *, guarded: bool) -> bool:
         """Whether this process may still checkpoint its log: the database is the same, and there is no other log.
 
         An empty log may come from a connection of this process; another process would also have created a `-shm` file.
@@ -195,7 +195,7 @@ class FileGuard:
 
     def loosen(self) -> None:
         """Unlock before the last store of this process closes, so that SQLite can clean up."""
-        with inside(), _registry:
+        with stay_inside(), _registry:
             if self.stores <= 1:
                 for fd, first, count in self.files:
                     with suppress(OSError):
@@ -203,7 +203,7 @@ class FileGuard:
 
     def release(self) -> None:
         """Close the descriptors, after the store's connections: closing one drops their locks."""
-        with inside(), _registry:
+        with stay_inside(), _registry:
             self.stores -= 1
             if self.stores <= 0:
                 for fd, _, _ in self.files:
@@ -227,7 +227,7 @@ def guard(path: str) -> FileGuard | None:
     """Guard a store that was just opened; call `release` on the result. None if the system has no such locks."""
     if not hasattr(fcntl, "F_OFD_SETLK"):
         return None
-    with inside(), _registry:
+    with stay_inside(), _registry:
         if (number := _number(path)) is None:
             return None
         held = _guards.get(number)
@@ -244,7 +244,7 @@ def has_log(file: int) -> bool:
     return os.pread(file, 2, WAL_FORMAT_AT) == WAL_FORMAT
 
 
-def backfilled(index: int) -> int:
+def count_backfilled(index: int) -> int:
     """Return how many frames of the log the last checkpoint wrote to the database; 0 after the log restarted."""
     return int.from_bytes(os.pread(index, 4, BACKFILLED_AT), sys.byteorder)
 
@@ -266,4 +266,4 @@ def _after_fork_in_child() -> None:
     _guards.clear()
 
 
-after_fork_in_child(_after_fork_in_child)
+call_after_fork(_after_fork_in_child)

@@ -48,7 +48,7 @@ class ReadOnlyMode:
         """Remove the copy, if there is one."""
         self._remove()
 
-    def refused(self, why: str = "") -> StoreReadOnly:
+    def refusal_error(self, why: str = "") -> StoreReadOnly:
         """Return the error for an attempt to write."""
         return StoreReadOnly(f"{self.path} is read-only here{why}; nothing was written")
 
@@ -63,7 +63,7 @@ def is_writable(path: str) -> bool:
     return os.access(os.path.dirname(path), os.W_OK) or all(os.access(side, os.W_OK) for side in sides)
 
 
-def reading_of(path: str) -> ReadOnlyMode | None:
+def find_read_mode(path: str) -> ReadOnlyMode | None:
     """Return how to read a read-only store; None for a writable one."""
     if is_writable(path) or not os.path.isfile(path):
         return None
@@ -72,7 +72,7 @@ def reading_of(path: str) -> ReadOnlyMode | None:
     if all(os.path.exists(path + suffix) for suffix in ("-wal", "-shm")):
         return ReadOnlyMode(path, path, apsw.SQLITE_OPEN_READONLY)
     if _size(f"{path}-wal") > LOG_HEADER_BYTES or _size(f"{path}-journal"):
-        return _copied(path)
+        return _copy_store(path)
     uri = f"file:{quote(path)}?immutable=1"
     return ReadOnlyMode(path, uri, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
 
@@ -80,7 +80,7 @@ def reading_of(path: str) -> ReadOnlyMode | None:
 @contextmanager
 def readable(path: str) -> Iterator[tuple[str, int]]:
     """Provide the file name and flags for a short read."""
-    reading = reading_of(path)
+    reading = find_read_mode(path)
     if reading is None:
         yield path, apsw.SQLITE_OPEN_READWRITE
         return
@@ -90,7 +90,7 @@ def readable(path: str) -> Iterator[tuple[str, int]]:
         reading.close()
 
 
-def _copied(path: str) -> ReadOnlyMode:
+def _copy_store(path: str) -> ReadOnlyMode:
     size = sum(_size(path + suffix) for suffix in COPIES)
     free = shutil.disk_usage(tempfile.gettempdir()).free
     if size > min(READ_ONLY_COPY_BYTES_MAX, free // 2):

@@ -11,14 +11,14 @@ import apsw
 
 from perdure.store import sql
 from perdure.store.base import Row, Rows, Store
-from perdure.store.sqlite.file import DRIVER_ERRORS, connect, connect_to_read, retry_busy, translate, translated
-from perdure.store.sqlite.fork_safety import outside_fork
+from perdure.store.sqlite.file import DRIVER_ERRORS, connect, connect_to_read, retry_busy, translate, translate_error
+from perdure.store.sqlite.fork_safety import call_outside_fork
 from perdure.store.sqlite.read_only import ReadOnlyMode
 from perdure.store.sqlite.work_limits import StatementBounds
 
 T = TypeVar("T")
 
-TEXT = {name: sql.numbered(named, "?") for name, named in sql.load("sqlite").items()}
+TEXT = {name: sql.number_parameters(named, "?") for name, named in sql.load("sqlite").items()}
 """Every statement, with numbered parameters."""
 
 READER_CACHE_PAGES = 64
@@ -61,9 +61,9 @@ class SqliteReaders(Store):
     def scan(self, name: str, args: tuple[Any, ...], consume: Callable[[Iterable[Row]], T]) -> T:
         self._check_open()
         try:  # not `with translate(...)`, which takes a tenth of a small read
-            return outside_fork(self._scan, TEXT[name], args, consume)
+            return call_outside_fork(self._scan, TEXT[name], args, consume)
         except DRIVER_ERRORS as error:
-            raise translated(error, self.path) from error
+            raise translate_error(error, self.path) from error
 
     def _scan(self, text: str, args: tuple[Any, ...], consume: Callable[[Iterable[Row]], T]) -> T:
         if self._one_connection:
@@ -82,7 +82,7 @@ class SqliteReaders(Store):
                 return _pass_by(retry_busy(connection.execute, text, args), consume)
             bounds.begin()
             cursor = retry_busy(connection.execute, text, args)
-            return _pass_by(cursor, lambda rows: consume(bounds.counted(rows)))
+            return _pass_by(cursor, lambda rows: consume(bounds.count_rows(rows)))
         finally:
             self._readers.append(connection)
 
@@ -91,7 +91,7 @@ class SqliteReaders(Store):
             return
         self._reader_pages = WARM_CACHE_PAGES
         with translate(self.path):
-            outside_fork(self._warm_readers)
+            call_outside_fork(self._warm_readers)
 
     def _warm_readers(self) -> None:
         idle, self._readers = self._readers, []
@@ -102,18 +102,18 @@ class SqliteReaders(Store):
     def watch(self, stream: int) -> Callable[[], bool]:
         seen = -1
 
-        def changed() -> bool:
+        def has_changed() -> bool:
             nonlocal seen
             before, seen = seen, self.changes()
             return before != seen
 
-        return changed
+        return has_changed
 
     def changes(self) -> int:
         """Return a number that changes when another process commits; cheap enough to poll."""
         self._check_open()
         with translate(self.path):
-            return outside_fork(self._changes)
+            return call_outside_fork(self._changes)
 
     def _changes(self) -> int:
         if self._one_connection:
@@ -127,16 +127,16 @@ class SqliteReaders(Store):
 
     def _connect(self) -> apsw.Connection:
         with self._connecting:
-            return self._kept()
+            return self._take_reader()
 
-    def _kept(self) -> apsw.Connection:
-        connection = retry_busy(self._connected)
+    def _take_reader(self) -> apsw.Connection:
+        connection = retry_busy(self._open_connection)
         self._opened.append(connection)
         if self._bounds is not None:
             self._bounds.watch(connection)
         return connection
 
-    def _connected(self) -> apsw.Connection:
+    def _open_connection(self) -> apsw.Connection:
         if self._reading is not None:
             return connect_to_read(self._reading)
         return connect(self.path, self.durability, self._vfs)

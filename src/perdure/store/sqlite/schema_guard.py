@@ -16,7 +16,7 @@ import msgspec
 
 from perdure.errors import StoreTampered
 from perdure.store import sql
-from perdure.store.schema_version import unpublished
+from perdure.store.schema_version import unpublished_error
 
 SchemaObject = tuple[str, str, str, str]
 """Type, name, table and SQL of an object; an automatic index has no SQL."""
@@ -55,13 +55,13 @@ def refuse_altered(connection: apsw.Connection, path: str, version: int) -> None
     if version > len(sql.migrations("sqlite")):
         return
     if version < 0:
-        raise _refused(connection, path, [f"schema version {version}"])
+        raise _tampered_error(connection, path, [f"schema version {version}"])
     found = definitions(connection)
     known = (version, digest(found))
     if known in _accepted or known[1] == sql.digests("sqlite").get(version):
         return
-    if differences := sorted(_differences(found, expected(version))):
-        raise _refused(connection, path, [text for _, text in differences])
+    if differences := sorted(_differences(found, build_expected(version))):
+        raise _tampered_error(connection, path, [text for _, text in differences])
     _accepted.add(known)
 
 
@@ -70,7 +70,7 @@ def refuse_unpublished(connection: apsw.Connection, path: str) -> None:
     names = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name IN ('homes', 'journal')")
     if names.fetchall() == [("homes",)]:
         _leave_log(connection)
-        raise unpublished(path)
+        raise unpublished_error(path)
 
 
 def definitions(connection: apsw.Connection) -> list[SchemaObject]:
@@ -85,13 +85,13 @@ def digest(found: Sequence[SchemaObject]) -> bytes:
     return hashlib.sha256(msgspec.msgpack.encode(found)).digest()
 
 
-def expected(version: int) -> dict[str, SchemaObject]:
+def build_expected(version: int) -> dict[str, SchemaObject]:
     """Return the definitions that the migrations of a schema version create, by lower-case name."""
-    return _made_by(sql.migrations("sqlite")[:version])
+    return _build_from_migrations(sql.migrations("sqlite")[:version])
 
 
 @cache
-def _made_by(history: tuple[str, ...]) -> dict[str, SchemaObject]:
+def _build_from_migrations(history: tuple[str, ...]) -> dict[str, SchemaObject]:
     connection = apsw.Connection(":memory:")
     try:
         for text in history:
@@ -106,7 +106,7 @@ def _differences(found: Iterable[SchemaObject], ours: dict[str, SchemaObject]) -
 
     A name that any version uses is reserved, in upper and lower case.
     """
-    reserved = ours.keys() | expected(len(sql.migrations("sqlite"))).keys()
+    reserved = ours.keys() | build_expected(len(sql.migrations("sqlite"))).keys()
     left = dict(ours)
     for row in found:
         kind, name, table, _ = row
@@ -126,7 +126,7 @@ def _rank(kind: str) -> int:
     return 1 if kind == "table" else 2
 
 
-def _refused(connection: apsw.Connection, path: str, differences: list[str]) -> StoreTampered:
+def _tampered_error(connection: apsw.Connection, path: str, differences: list[str]) -> StoreTampered:
     _leave_log(connection)
     more = len(differences) - SHOWN_MAX
     shown = ", ".join(differences[:SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")

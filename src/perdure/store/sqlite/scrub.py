@@ -19,12 +19,12 @@ import msgspec
 
 from perdure.errors import StoreBusy
 from perdure.platform.failpoints import Site
-from perdure.platform.process import Holder, proven_dead, this_process
+from perdure.platform.process import Holder, identify_this_process, proven_dead
 from perdure.store.base import Rows, Script, Statement, UnitOfWork
 from perdure.store.sqlite.file import connect, retry_busy, translate
-from perdure.store.sqlite.fork_safety import connected, disconnect, outside_fork
+from perdure.store.sqlite.fork_safety import call_outside_fork, disconnect, open_connection
 from perdure.store.sqlite.mark import forget_marked
-from perdure.store.sqlite.vacuum import IN_USE, truncate_log, with_write_turn
+from perdure.store.sqlite.vacuum import IN_USE, call_in_write_turn, truncate_log
 from perdure.store.sqlite.vacuum import shrink as made_smaller
 from perdure.values.limits import LOCK_SECONDS_MAX, VACUUM_BYTES_MAX
 
@@ -50,10 +50,10 @@ _numbers = count()
 
 def scrub_note(token: str) -> Statement:
     """The note that this process will scrub after the commit."""
-    return Statement("put_meta", (OWED + token, msgspec.msgpack.encode(this_process())))
+    return Statement("put_meta", (OWED + token, msgspec.msgpack.encode(identify_this_process())))
 
 
-def left_behind(rows: Rows, *, asked: bool = False) -> list[str]:
+def find_left_behind(rows: Rows, *, asked: bool = False) -> list[str]:
     """Return the notes of processes that died or gave up; with `asked`, also those that wait for an explicit vacuum."""
     return [key for key, who in rows if who == LATER or (who == ASKED and asked) or _is_gone(who, ours=asked)]
 
@@ -66,7 +66,7 @@ def _is_gone(who: bytes, *, ours: bool) -> bool:
         holder = msgspec.msgpack.decode(who, type=Holder)
     except msgspec.MsgspecError:
         return True  # not written by Perdure
-    return proven_dead(holder) or (ours and holder == this_process())
+    return proven_dead(holder) or (ours and holder == identify_this_process())
 
 
 def scrub(
@@ -76,11 +76,11 @@ def scrub(
 
     The file is rewritten if its bytes contain one of `texts`.
     """
-    left = left_behind(store.read("meta_with_prefix", (OWED,)))
+    left = find_left_behind(store.read("meta_with_prefix", (OWED,)))
     with translate(path):
-        connection = outside_fork(lambda: retry_busy(lambda: connect(path, durability, None)))
+        connection = call_outside_fork(lambda: retry_busy(lambda: connect(path, durability, None)))
         try:
-            note = _scrubbed(connection, path, texts, seconds, anew=bool(left))
+            note = _scrub_file(connection, path, texts, seconds, anew=bool(left))
         except StoreBusy:
             return WAITED  # the note stays
         finally:
@@ -91,14 +91,14 @@ def scrub(
     return note
 
 
-def _scrubbed(connection: apsw.Connection, path: str, texts: Sequence[bytes], seconds: float, *, anew: bool) -> str:
+def _scrub_file(connection: apsw.Connection, path: str, texts: Sequence[bytes], seconds: float, *, anew: bool) -> str:
     """Checkpoint and empty the log, then search the file and rewrite it if needed."""
-    note = with_write_turn(path, partial(_empty_log, connection, texts, anew), seconds)
+    note = call_in_write_turn(path, partial(_empty_log, connection, texts, anew), seconds)
     if note or not (anew or len(texts) > SEARCHED_MAX or is_in_file(path, texts)):
         return note
     if os.path.getsize(path) > VACUUM_BYTES_MAX:
         return TOO_LARGE
-    return with_write_turn(path, partial(truncate_log, connection, True), seconds)
+    return call_in_write_turn(path, partial(truncate_log, connection, True), seconds)
 
 
 def _empty_log(connection: apsw.Connection, texts: Sequence[bytes], anew: bool) -> str:
@@ -108,7 +108,7 @@ def _empty_log(connection: apsw.Connection, texts: Sequence[bytes], anew: bool) 
 
 def shrink(store: Store, path: str, durability: str, *, whole: bool) -> str:
     """Shrink the file; if scrubs were left behind, rewrite it if that is quick."""
-    left = left_behind(store.read("meta_with_prefix", (OWED,)), asked=True)
+    left = find_left_behind(store.read("meta_with_prefix", (OWED,)), asked=True)
     note, anew = made_smaller(store, path, durability, whole=whole, owed=bool(left))
     if left and anew:
         store.submit(SettleScrub(left, None))
@@ -152,12 +152,12 @@ def _pieces(path: str) -> Iterator[bytes]:
     SQLite defers such a close, so it opens the file.
     """
     system = _TrackingVFS(f"perdure-bytes-{next(_numbers)}")
-    connection = outside_fork(lambda: connected(path, system.name, apsw.SQLITE_OPEN_READWRITE))
+    connection = call_outside_fork(lambda: open_connection(path, system.name, apsw.SQLITE_OPEN_READWRITE))
     try:
         file = system.opened
         assert file is not None, "a connection opens its file at once"
-        for at in range(0, outside_fork(file.xFileSize), FILE_PIECE_BYTES):
-            yield outside_fork(file.xRead, FILE_PIECE_BYTES, at)
+        for at in range(0, call_outside_fork(file.xFileSize), FILE_PIECE_BYTES):
+            yield call_outside_fork(file.xRead, FILE_PIECE_BYTES, at)
     finally:
         disconnect(connection)
         system.unregister()

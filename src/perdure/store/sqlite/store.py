@@ -27,14 +27,14 @@ from perdure.store.sqlite.file import (
     refuse_unsafe_place,
     retry_busy,
     translate,
-    translated,
+    translate_error,
 )
-from perdure.store.sqlite.fork_safety import disconnect, inside, never_collect, open_elsewhere, outside_fork
+from perdure.store.sqlite.fork_safety import call_outside_fork, disconnect, is_open_elsewhere, keep_forever, stay_inside
 from perdure.store.sqlite.functions import teller
 from perdure.store.sqlite.mark import DurabilityMark, MarkEntry, ReadQuery, remove_mark
 from perdure.store.sqlite.read_only import ReadOnlyMode
 from perdure.store.sqlite.readers import TEXT, SqliteReaders
-from perdure.store.sqlite.scrub import OWED, left_behind, scrub, scrub_note, shrink
+from perdure.store.sqlite.scrub import OWED, find_left_behind, scrub, scrub_note, shrink
 from perdure.store.sqlite.turnstile import Turnstile
 from perdure.store.sqlite.watch import ADOPTIONS, StoreWatch, refuse_bad_files, release_collected
 from perdure.store.sqlite.work_limits import StatementBounds
@@ -95,13 +95,13 @@ class SqliteStore(SqliteReaders):
                 if not self._one_connection and reading is None:
                     self._turnstile = Turnstile(path + ".lock")
                 # Readers take no write lock: a stopped process could hold it forever.
-                if not outside_fork(lambda: retry_busy(lambda: is_current(self._writer))):
+                if not call_outside_fork(lambda: retry_busy(lambda: is_current(self._writer))):
                     self._refuse_old()
-                    self._locked(retry_busy, lambda: create_or_migrate(self._writer, clock))
+                    self._write_in_turn(retry_busy, lambda: create_or_migrate(self._writer, clock))
                 self.secret = self._meta("secret")
                 self.identity = self._meta("identity").hex()
                 self.stale = bool(self._facts("stale"))
-                self.unscrubbed = bool(left_behind(self._pending_scrubs()))
+                self.unscrubbed = bool(find_left_behind(self._read_pending_scrubs()))
                 if not self._one_connection and reading is None:
                     self._watch_files()
         except BaseException:
@@ -118,7 +118,7 @@ class SqliteStore(SqliteReaders):
     def backup(self, path: str, progress: Callable[[int, int], None] | None = None) -> int:
         self._check_open()
         prepare_file(os.path.abspath(path))  # a copy is as private as the original
-        with translate(path), inside():
+        with translate(path), stay_inside():
             target = connect(path, "full", None)
             try:
                 self._copy_to(target, progress)
@@ -132,7 +132,7 @@ class SqliteStore(SqliteReaders):
             with self._writer_lock:
                 copy_pages(self._writer, target, progress)
         else:
-            source = self._connected()
+            source = self._open_connection()
             try:
                 copy_pages(source, target, progress)
             finally:
@@ -154,15 +154,15 @@ class SqliteStore(SqliteReaders):
     def _refuse_old(self) -> None:
         """Refuse a read-only store of an older version, which cannot be migrated."""
         if self._reading is not None:
-            raise self._reading.refused(", and must be migrated to this version first")
+            raise self._reading.refusal_error(", and must be migrated to this version first")
 
     def shrink(self, *, whole: bool = False) -> str:
         if self._reading is not None:
-            raise self._reading.refused()
+            raise self._reading.refusal_error()
         return "" if self._one_connection else shrink(self, self.path, self.durability, whole=whole)
 
-    def quiesced(self, seconds: float) -> AbstractContextManager[None]:
-        return self._committer.quiesced(seconds)
+    def quiesce(self, seconds: float) -> AbstractContextManager[None]:
+        return self._committer.quiesce(seconds)
 
     def close(self) -> None:
         if self._closed:
@@ -171,7 +171,7 @@ class SqliteStore(SqliteReaders):
         if self._forked:
             return
         self._committer.close()
-        if self._watches and (self.fenced or self.rolled_back or not self._watches[0].before_close()):
+        if self._watches and (self.fenced or self.rolled_back or not self._watches[0].may_checkpoint_on_close()):
             self._leave_log()
         disconnect(*self._connections())
         for watch in self._watches:
@@ -205,23 +205,23 @@ class SqliteStore(SqliteReaders):
         turnstile = self._turnstile
         try:
             if turnstile is None:
-                outside_fork(self._alone, self._commit, batch)
+                call_outside_fork(self._write_alone, self._commit, batch)
                 return
             if not turnstile.enter(LOCK_SECONDS_MAX):
                 raise StoreBusy
             try:
-                outside_fork(self._commit, batch)
+                call_outside_fork(self._commit, batch)
             finally:
                 turnstile.leave()
         except DRIVER_ERRORS as error:
-            raise translated(error, self.path, self._fence) from error
+            raise translate_error(error, self.path, self._fence) from error
 
     def _commit(self, batch: CommitBatch) -> None:
         if self._transact(batch) and self._watches:
             watch = self._watches[0]
             try:
                 # Before the commit is acknowledged: check the files and write the mark.
-                if watch.after_commit(self._writer, self._entries, self._fresh):
+                if watch.check_after_commit(self._writer, self._entries, self._fresh):
                     self._reopen(watch)
             except StoreFenced as error:
                 self._fence(error)
@@ -246,7 +246,7 @@ class SqliteStore(SqliteReaders):
             if failpoints.hook is not None:
                 reach(batch[0].unit.site, CommitMoment.BEGUN)
             for ticket in batch:
-                self._run(ticket, alone)
+                self._run_ticket(ticket, alone)
             if writer.total_changes() == changes or (alone and batch[0].error is not None):
                 execute("ROLLBACK")  # nothing changed: a commit would still cost a sync
             else:
@@ -272,7 +272,7 @@ class SqliteStore(SqliteReaders):
         except apsw.BusyError:
             retry_busy(lambda: execute("BEGIN IMMEDIATE"))
 
-    def _run(self, ticket: CommitTicket, alone: bool) -> None:
+    def _run_ticket(self, ticket: CommitTicket, alone: bool) -> None:
         before = len(self._entries)
         if not alone:
             self._cursor.execute("SAVEPOINT unit")
@@ -306,7 +306,7 @@ class SqliteStore(SqliteReaders):
             self._bounds.begin()
         try:
             cursor = self._cursor.execute(text, statement.args)
-            rows = self._fetched(cursor) if returns else told.copy()
+            rows = self._fetch_rows(cursor) if returns else told.copy()
         except apsw.ConstraintError as error:
             # Another process has inserted the row meanwhile.
             if statement.must is None:
@@ -318,27 +318,27 @@ class SqliteStore(SqliteReaders):
             self._entries.append(statement.args)
         return rows
 
-    def _locked(self, work: Callable[..., object], *args: object) -> None:
+    def _write_in_turn(self, work: Callable[..., object], *args: object) -> None:
         """Call `work`, which writes, in the turn of this process."""
         if self._turnstile is None:
-            outside_fork(self._alone, work, *args)
+            call_outside_fork(self._write_alone, work, *args)
             return
         if not self._turnstile.enter(LOCK_SECONDS_MAX):
             raise StoreBusy
         try:
-            outside_fork(work, *args)
+            call_outside_fork(work, *args)
         finally:
             self._turnstile.leave()
 
-    def _alone(self, work: Callable[..., object], *args: object) -> None:
+    def _write_alone(self, work: Callable[..., object], *args: object) -> None:
         with self._writer_lock:
             work(*args)
 
-    def _fetched(self, cursor: apsw.Cursor) -> Rows:
-        return cursor.fetchall() if self._bounds is None else list(self._bounds.counted(cursor))
+    def _fetch_rows(self, cursor: apsw.Cursor) -> Rows:
+        return cursor.fetchall() if self._bounds is None else list(self._bounds.count_rows(cursor))
 
     def _open_writer(self) -> None:
-        self._writer = self._kept()
+        self._writer = self._take_reader()
         self._writer.create_scalar_function("tell", teller(self._told), 1)
         self._cursor = self._writer.cursor()  # one for all commits: creating one takes as long as an insert
 
@@ -354,13 +354,13 @@ class SqliteStore(SqliteReaders):
         return rows[0][0]
 
     def _facts(self, key: str) -> Rows:
-        return outside_fork(lambda: self._writer.execute(TEXT["get_meta"], (key,)).fetchall())
+        return call_outside_fork(lambda: self._writer.execute(TEXT["get_meta"], (key,)).fetchall())
 
-    def _pending_scrubs(self) -> Rows:
+    def _read_pending_scrubs(self) -> Rows:
         return self._like(OWED)
 
     def _like(self, prefix: str) -> Rows:
-        return self._by_writer("meta_with_prefix", (prefix,))
+        return self._read_by_writer("meta_with_prefix", (prefix,))
 
     def _fence(self, error: StoreFenced) -> None:
         self.fenced = error
@@ -369,7 +369,7 @@ class SqliteStore(SqliteReaders):
 
     def _leave_log(self) -> None:
         with suppress(apsw.ConnectionClosedError):
-            outside_fork(lambda: self._writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1))
+            call_outside_fork(lambda: self._writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1))
 
     # -- the files ----------------------------------------------------------------------------------------------
 
@@ -381,12 +381,12 @@ class SqliteStore(SqliteReaders):
             return  # read-only
         mark = DurabilityMark(path, bytes.fromhex(self.identity), self.secret, adoptions, synced=synced)
         self._watches.append(StoreWatch(path, mark))
-        outside_fork(self._watches[0].settle, self._writer)
+        call_outside_fork(self._watches[0].settle, self._writer)
         self.doubts = {key.removeprefix(LOST): value for key, value in self._like(LOST)}
-        self.rolled_back = self._watches[0].rolled_back(self._by_writer)
+        self.rolled_back = self._watches[0].find_rollback(self._read_by_writer)
 
-    def _by_writer(self, name: str, args: tuple[Any, ...]) -> Rows:
-        return outside_fork(lambda: self._writer.execute(TEXT[name], args).fetchall())
+    def _read_by_writer(self, name: str, args: tuple[Any, ...]) -> Rows:
+        return call_outside_fork(lambda: self._writer.execute(TEXT[name], args).fetchall())
 
     @contextmanager
     def _fresh(self) -> Iterator[ReadQuery]:
@@ -400,7 +400,7 @@ class SqliteStore(SqliteReaders):
     def _reopen(self, watch: StoreWatch) -> None:
         """Close all connections and open the files again, after a removed log was saved into the database."""
         with self._watch_lock, self._connecting:
-            if not self._take_readers() or open_elsewhere(self._writer.filename, self._opened):
+            if not self._take_readers() or is_open_elsewhere(self._writer.filename, self._opened):
                 raise StoreFenced(
                     f"the log of {self.path} was removed; every commit is saved, but this process must reopen the file",
                     hint="close the agent and open it again",
@@ -411,7 +411,7 @@ class SqliteStore(SqliteReaders):
             self._opened.clear()
             try:
                 self._open_writer()
-                self._by_writer("get_meta", ("identity",))  # opens the log
+                self._read_by_writer("get_meta", ("identity",))  # opens the log
                 watch.renew()
             except (apsw.Error, OSError) as error:
                 raise StoreFenced(f"{self.path} cannot be reopened: {error}; it contains every commit") from error
@@ -419,7 +419,7 @@ class SqliteStore(SqliteReaders):
     def _abandon(self) -> None:
         """In a forked child, where `fork_safety` has handled the connections."""
         super()._abandon()
-        never_collect(self._cursor)
+        keep_forever(self._cursor)
         for watch in self._watches:
             watch.release()
         if self._turnstile is not None:

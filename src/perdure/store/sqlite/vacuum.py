@@ -15,7 +15,7 @@ import apsw
 from perdure.errors import StoreBusy
 from perdure.platform.failpoints import CommitMoment, Site, reach
 from perdure.store.sqlite.file import connect, retry_busy, translate
-from perdure.store.sqlite.fork_safety import disconnect, outside_fork
+from perdure.store.sqlite.fork_safety import call_outside_fork, disconnect
 from perdure.store.sqlite.turnstile import Turnstile
 from perdure.values.limits import LOCK_SECONDS_MAX, VACUUM_BYTES_MAX, VACUUM_SHARE_MIN
 
@@ -45,9 +45,9 @@ def shrink(store: Store, path: str, durability: str, *, whole: bool, owed: bool)
     # On request even without an empty page: the free space within pages may contain erased text.
     anew = whole or ((worth_it or owed) and left <= VACUUM_BYTES_MAX)
     with translate(path):
-        connection = outside_fork(lambda: retry_busy(lambda: connect(path, durability, None)))
+        connection = call_outside_fork(lambda: retry_busy(lambda: connect(path, durability, None)))
         try:
-            note = with_write_turn(path, partial(truncate_log, connection, anew))
+            note = call_in_write_turn(path, partial(truncate_log, connection, anew))
         finally:
             disconnect(connection)
     told = f"{empty / 1e6:,.1f} MB of the file are free and will be reused; "
@@ -84,14 +84,14 @@ def _write_anew(connection: apsw.Connection) -> bool:
     return True
 
 
-def with_write_turn(path: str, work: Callable[[], T], seconds: float = LOCK_SECONDS_MAX) -> T:
+def call_in_write_turn(path: str, work: Callable[[], T], seconds: float = LOCK_SECONDS_MAX) -> T:
     """Call `work` in the turn of a writer, while other writers queue."""
     turn = Turnstile(path + ".lock")
     try:
         if not turn.enter(seconds):
             raise StoreBusy
         try:
-            return outside_fork(work)
+            return call_outside_fork(work)
         finally:
             turn.leave()
     finally:

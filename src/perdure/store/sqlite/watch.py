@@ -20,8 +20,8 @@ from perdure.store.sqlite.mark import (
     DurabilityMark,
     MarkEntry,
     ReadQuery,
-    all_there,
     describe_loss,
+    has_all_heads,
     is_marked,
     losses,
 )
@@ -30,7 +30,7 @@ from perdure.store.sqlite.presence import (
     FileGuard,
     OpenStoreFiles,
     PresenceState,
-    backfilled,
+    count_backfilled,
     guard,
     has_log,
     is_settled,
@@ -106,7 +106,7 @@ class StoreWatch:
 
     def _see_backfilled(self) -> int:
         index = self._guard.index if self._guard is not None else None
-        return backfilled(index) if index is not None else 0
+        return count_backfilled(index) if index is not None else 0
 
     @property
     def _file(self) -> int | None:
@@ -117,30 +117,30 @@ class StoreWatch:
         if self._file is None or not is_settled(self._file):
             writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
-    def rolled_back(self, read: ReadQuery) -> StoreRolledBack | None:
+    def find_rollback(self, read: ReadQuery) -> StoreRolledBack | None:
         """Return an error if the journal ends before the mark; quick if it does not."""
-        if all_there(read, self.mark.newest()):
+        if has_all_heads(read, self.mark.read_newest()):
             return None
         found = self.losses(read)
         return StoreRolledBack(describe_loss(self._path, found)) if found else None
 
     def losses(self, read: ReadQuery) -> tuple[LostEntries, ...]:
         """Return all entries that the mark has and the journal lacks."""
-        return losses(read, self.mark.all())
+        return losses(read, self.mark.read_all())
 
     def adoption(self, read: ReadQuery, doubts: Mapping[str, bytes]) -> list[Statement]:
         """Statements that invalidate the mark and record for each run what it has lost."""
-        facts = {ADOPTIONS: self.mark.adopted().to_bytes(8, "big")}
+        facts = {ADOPTIONS: self.mark.compute_adoptions().to_bytes(8, "big")}
         for one in self.losses(read):
             if one.name:
-                facts[LOST + one.name] = msgspec.msgpack.encode(_merged(one.lost, doubts.get(one.name)))
+                facts[LOST + one.name] = msgspec.msgpack.encode(_merge_losses(one.lost, doubts.get(one.name)))
         return [
             statement
             for key, value in facts.items()
             for statement in (Statement("drop_meta", (key,)), Statement("put_meta", (key, value)))
         ]
 
-    def after_commit(self, writer: apsw.Connection, entries: Sequence[MarkEntry], fresh: FreshReader) -> bool:
+    def check_after_commit(self, writer: apsw.Connection, entries: Sequence[MarkEntry], fresh: FreshReader) -> bool:
         """Check the files and write the mark before a commit is acknowledged; True if the store must be reopened."""
         sight = self._presence.check_files()
         if sight:
@@ -154,7 +154,7 @@ class StoreWatch:
 
     def _save(self, writer: apsw.Connection) -> None:
         """Checkpoint a log that was removed, if no other process uses the database."""
-        lost = self._presence.lost()
+        lost = self._presence.describe_loss()
         if not self._may_save():
             raise StoreFenced(
                 f"{self._path}: {lost} while this process had it open, so the last commit would be lost; it "
@@ -171,7 +171,7 @@ class StoreWatch:
             raise unsaved
 
     def _may_save(self) -> bool:
-        return self._presence.can_be_saved(guarded=self._guard is not None)
+        return self._presence.can_checkpoint(guarded=self._guard is not None)
 
     def _compare(self, fresh: FreshReader) -> None:
         """Find out whether a write to the database was a checkpoint or a copy over it."""
@@ -189,13 +189,13 @@ class StoreWatch:
     def _is_sound(self, fresh: FreshReader) -> bool:
         try:
             with fresh() as read:
-                return all_there(read, self.mark.probes())
+                return has_all_heads(read, self.mark.probes())
         except apsw.BusyError:
             return True  # unknown
         except (apsw.CorruptError, apsw.NotADBError, apsw.SQLError):
             return False
 
-    def before_close(self) -> bool:
+    def may_checkpoint_on_close(self) -> bool:
         """Whether SQLite may checkpoint and delete the log when it closes."""
         if self._presence.check_files() is PresenceState.GONE and not self._may_save():
             return False
@@ -223,7 +223,7 @@ class StoreWatch:
         self._backfilled = self._see_backfilled()
 
 
-def _merged(lost: EntriesLost, before: bytes | None) -> EntriesLost:
+def _merge_losses(lost: EntriesLost, before: bytes | None) -> EntriesLost:
     """Merge a loss with an earlier one that the run has not handled yet."""
     if before is None:
         return lost

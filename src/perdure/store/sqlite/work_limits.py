@@ -47,18 +47,18 @@ class StatementBounds(threading.local):
         """Stop statements of a connection that exceed the limits with an `apsw.InterruptError`."""
         connection.set_progress_handler(self._is_over, LOOK_STEPS)
 
-    def counted(self, rows: Iterable[Row]) -> Iterator[Row]:
+    def count_rows(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Yield the rows of a statement; raise if they are too many, as callers may keep them all in memory."""
         for row in rows:
             self._rows -= 1
             if self._rows < 0:
-                raise too_much(self._path)
+                raise endless_content_error(self._path)
             yield row
 
     def refuse_if_over(self) -> None:
         """Raise if a statement was stopped: SQLite itself ignores statistics that it could not read."""
         if self._looks < 0:
-            raise too_much(self._path)
+            raise endless_content_error(self._path)
 
     def _is_over(self) -> bool:
         self._looks -= 1
@@ -67,7 +67,7 @@ class StatementBounds(threading.local):
         return self._looks < 0
 
 
-def too_much(path: str) -> StoreTampered:
+def endless_content_error(path: str) -> StoreTampered:
     """Return the error for a file with endless content."""
     return StoreTampered(
         f"{path}: one query returned more than a file of this size can hold and was stopped: pages refer to each "

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 
-from perdure.testing.crashtest.baseline import ExpectedOutcome, plain_lines
-from perdure.testing.crashtest.messages import Disturbance, manner_of, where_of
+from perdure.testing.crashtest.baseline import ExpectedOutcome, strip_keys
+from perdure.testing.crashtest.messages import Disturbance, manner_of, strip_action
 from perdure.testing.crashtest.rounds import CrashRound
 from perdure.testing.crashtest.snapshot import JournaledEffect
 
 KEY = "KEY"
 
 
-def done_again(learned: ExpectedOutcome, done: CrashRound, line: str, name: str) -> JournaledEffect | None:
+def find_repeated_effect(learned: ExpectedOutcome, done: CrashRound, line: str, name: str) -> JournaledEffect | None:
     """Return the call that left a line twice because its body ran again. `name` is its writer, if known."""
     again = [one for one in done.snapshot.effects if one.again and name in ("", one.name)]
-    if all(_before_a_body(place) for place in done.places):
+    if all(_is_before_body(place) for place in done.places):
         return None  # then nothing had happened
-    left = [text for text, plain in zip(done.outside, plain_lines(done), strict=True) if learned.reading(plain) == line]
+    left = [text for text, plain in zip(done.outside, strip_keys(done), strict=True) if learned.reading(plain) == line]
     if any(one.key in text for one in done.snapshot.effects for text in left):
         return next((one for one in again if sum(one.key in text for text in left) > 1), None)
     if name:
@@ -26,11 +26,11 @@ def done_again(learned: ExpectedOutcome, done: CrashRound, line: str, name: str)
     return next((one for one in again if not any(one.key in text for text in done.outside)), None)
 
 
-def _before_a_body(place: str) -> bool:
-    return manner_of(place) == Disturbance.KILL and where_of(place).startswith("effect.intent:")
+def _is_before_body(place: str) -> bool:
+    return manner_of(place) == Disturbance.KILL and strip_action(place).startswith("effect.intent:")
 
 
-def never_done(learned: ExpectedOutcome, done: CrashRound, missing: list[str]) -> JournaledEffect | None:
+def find_missing_effect(learned: ExpectedOutcome, done: CrashRound, missing: list[str]) -> JournaledEffect | None:
     """Return the call that its check called done although its line is missing."""
     begun = Counter(one.name for one in done.snapshot.effects)
     for one in done.snapshot.effects:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 
 from perdure.testing.crashtest.messages import ProgramEvent
-from perdure.testing.crashtest.outside import LineNormalizer, reading_for, without_keys
+from perdure.testing.crashtest.outside import LineNormalizer, choose_normalizer, replace_keys
 from perdure.testing.crashtest.probe import WORLD
 from perdure.testing.crashtest.rounds import CrashRound
 from perdure.testing.crashtest.snapshot import StoreSnapshot
@@ -49,25 +49,25 @@ class ExpectedOutcome(msgspec.Struct, frozen=True):
     sources: ProgramSources
     source_line: Callable[[str], str]
 
-    def changing(self) -> list[ProgramEvent]:
+    def list_changing_calls(self) -> list[ProgramEvent]:
         """Return where plain code calls something that differs at every start."""
-        return [seen for seen in self._plain(("", "run")) if _sort(seen.name) == "changing"]
+        return [seen for seen in self._list_plain_events(("", "run")) if _sort(seen.name) == "changing"]
 
-    def live_reads(self) -> list[ProgramEvent]:
+    def list_live_reads(self) -> list[ProgramEvent]:
         """Return where the plain code of a run reads current values from the store."""
-        return [seen for seen in self._plain(("run",)) if _sort(seen.name) == "live"]
+        return [seen for seen in self._list_plain_events(("run",)) if _sort(seen.name) == "live"]
 
     def world_reads(self) -> list[ProgramEvent]:
         """Return where the plain code of a run reads files."""
-        found = [seen for seen in self._plain(("run",)) if _sort(seen.name) == "world"]
+        found = [seen for seen in self._list_plain_events(("run",)) if _sort(seen.name) == "world"]
         return [seen for seen in found if not OPENED_TO_WRITE.search(self.source_line(seen.at))]
 
-    def in_run(self, seen: ProgramEvent) -> str:
+    def find_run_line(self, seen: ProgramEvent) -> str:
         """Return the line in the code that opens the run which led to a call: the line to change."""
         steps = [(seen.at, seen.function), *seen.callers]
         return next((at for at, function in steps if function in self.sources.openers), seen.at)
 
-    def _plain(self, inside: tuple[str, ...]) -> list[ProgramEvent]:
+    def _list_plain_events(self, inside: tuple[str, ...]) -> list[ProgramEvent]:
         checks = {name for name, _ in self.sources.checks.values()}
         return [seen for seen in self.calls if seen.inside in inside and seen.function not in checks]
 
@@ -84,15 +84,15 @@ def learn(
     sources = ProgramSources({seen.at.rpartition(":")[0] for seen in other.trail if seen.at}, source)
     all_leaves = [done.snapshot.leaves for done in every]
     same = {path: text for path, text in all_leaves[0].items() if all(one.get(path) == text for one in all_leaves)}
-    reading = reading_for([plain_lines(done) for done in every])
+    reading = choose_normalizer([strip_keys(done) for done in every])
     return ExpectedOutcome(
         code=other.last.code,
         leaves=same,
         volatile=frozenset({path for one in all_leaves for path in one} - same.keys()),
         lists=_lists(every),
-        outside=Counter(map(reading, plain_lines(other))),
+        outside=Counter(map(reading, strip_keys(other))),
         reading=reading,
-        written_by=_written_by(other, reading),
+        written_by=_map_writers(other, reading),
         effects=Counter(effect.name for effect in other.snapshot.effects),
         writing=frozenset(effect.name for effect in other.snapshot.effects if effect.wrote),
         results=_results(every),
@@ -104,7 +104,7 @@ def learn(
             seen for seen in other.trail
             if seen.name in ("state.write:before", "event.append:before") and seen.inside in ("", "run")
         ),
-        path=plain_path(other.trail, sources),
+        path=trace_plain_path(other.trail, sources),
         sources=sources,
         source_line=source_line,
     )  # fmt: skip
@@ -115,7 +115,7 @@ def is_item(seen: ProgramEvent) -> bool:
     return seen.name == "item.done:before"
 
 
-def plain_path(trail: Iterable[ProgramEvent], sources: ProgramSources) -> tuple[str, ...]:
+def trace_plain_path(trail: Iterable[ProgramEvent], sources: ProgramSources) -> tuple[str, ...]:
     """Return the lines of plain code in runs, in order: the same after a crash if the path is the same."""
     checks = {name for name, _ in sources.checks.values()}
     return tuple(
@@ -138,26 +138,26 @@ def _results(every: Sequence[CrashRound]) -> dict[str, frozenset[str]]:
 def _lists(every: Sequence[CrashRound]) -> dict[str, tuple[Counter[str], LineNormalizer]]:
     found = {}
     for path in {path for done in every for path in done.snapshot.lists}:
-        reading = reading_for([_parts(done, path) for done in every])
+        reading = choose_normalizer([_parts(done, path) for done in every])
         found[path] = Counter(map(reading, _parts(every[0], path))), reading
     return found
 
 
 def _parts(done: CrashRound, path: str) -> list[str]:
     keys = (effect.key for effect in done.snapshot.effects)
-    return without_keys(done.snapshot.lists.get(path, ()), keys)
+    return replace_keys(done.snapshot.lists.get(path, ()), keys)
 
 
-def plain_lines(done: CrashRound) -> list[str]:
+def strip_keys(done: CrashRound) -> list[str]:
     """Return the lines outside, without the keys of effects."""
-    return without_keys(done.outside, (effect.key for effect in done.snapshot.effects))
+    return replace_keys(done.outside, (effect.key for effect in done.snapshot.effects))
 
 
 def runs_in(snapshot: StoreSnapshot) -> int:
     return sum(path.endswith(": status") for path in snapshot.leaves)
 
 
-def _written_by(done: CrashRound, reading: LineNormalizer) -> dict[str, ProgramEvent]:
+def _map_writers(done: CrashRound, reading: LineNormalizer) -> dict[str, ProgramEvent]:
     """Map lines outside to the program lines that wrote them.
 
     Each growth of the file covers the lines before its end.
@@ -165,7 +165,7 @@ def _written_by(done: CrashRound, reading: LineNormalizer) -> dict[str, ProgramE
     growths = [seen for seen in done.trail if seen.what == "grew"]
     if not growths:
         return {}
-    plain = plain_lines(done)
+    plain = strip_keys(done)
     ends, at = [], int(growths[-1].name) - sum(len(line.encode()) + 1 for line in done.outside)
     for line in done.outside:
         at += len(line.encode()) + 1

@@ -50,7 +50,7 @@ class CarriedVariable(msgspec.Struct, frozen=True):
         return self.variable.rpartition(".")[2]
 
 
-def carried_in(file: str, tree: ast.Module) -> Iterator[CarriedVariable]:
+def find_carried(file: str, tree: ast.Module) -> Iterator[CarriedVariable]:
     """Yield all such variables in one file of a program."""
     tree = _AttributeFlattener().visit(copy.deepcopy(tree))
     functions = {node.name: node for node in ast.walk(tree) if isinstance(node, FunctionNode)}
@@ -58,7 +58,7 @@ def carried_in(file: str, tree: ast.Module) -> Iterator[CarriedVariable]:
         inner = {part for node in functions.values() if node is not scope for part in ast.walk(node)}
         for loop in ast.walk(scope):
             if isinstance(loop, LoopNode) and loop not in inner and calls(loop.iter, "each"):
-                yield from _of_loop(file, tree, scope, loop, functions)
+                yield from _find_in_loop(file, tree, scope, loop, functions)
 
 
 class _AttributeFlattener(ast.NodeTransformer):
@@ -79,11 +79,11 @@ def _is_own(called: ast.expr) -> bool:
     return isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.value.id == "self"
 
 
-def _of_loop(
+def _find_in_loop(
     file: str, tree: ast.Module, scope: ast.Module | FunctionNode, loop: LoopNode, functions: dict[str, FunctionNode]
 ) -> Iterator[CarriedVariable]:
     declared = {name for node in ast.walk(scope) if isinstance(node, ast.Global | ast.Nonlocal) for name in node.names}
-    found = [(variable, line, scope) for variable, line in _changes(loop) if _lives_on(variable, loop, scope)]
+    found = [(variable, line, scope) for variable, line in _changes(loop) if _outlives_item(variable, loop, scope)]
     for called in {name_of(node) for node in ast.walk(loop) if isinstance(node, ast.Call)} & functions.keys():
         if not is_made(functions[called], "step", "effect"):
             found += [(variable, line, tree) for variable, line in outer_changes(functions[called])]
@@ -92,7 +92,7 @@ def _of_loop(
         if variable not in told:
             told.add(variable)
             everywhere = variable in declared or "." in variable
-            made = _flowing(variable, f"{file}:{line}", tree if everywhere else around)
+            made = _follow_flow(variable, f"{file}:{line}", tree if everywhere else around)
             if made.decides or made.kept or made.into:
                 yield made
 
@@ -103,21 +103,25 @@ def _changes(loop: LoopNode) -> Iterator[tuple[str, int]]:
         for node in ast.walk(statement):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 yield node.id, node.lineno
-            elif (value := changed(node)) is not None and value.id not in OWNERS:
+            elif (value := find_changed_variable(node)) is not None and value.id not in OWNERS:
                 yield value.id, value.lineno
 
 
-def _lives_on(variable: str, loop: LoopNode, scope: ast.AST) -> bool:
+def _outlives_item(variable: str, loop: LoopNode, scope: ast.AST) -> bool:
     """Return whether a later item or the code after the loop sees the value, and nothing restores it after a crash."""
-    if any(name == variable and _remembers(value) for node in ast.walk(scope) for name, value in assignments(node)):
+    if any(
+        name == variable and _is_durable_value(value) for node in ast.walk(scope) for name, value in assignments(node)
+    ):
         return False
     end = loop.end_lineno or loop.lineno
-    after = [is_read for name, is_read in _uses(scope) if name.id == variable and name.lineno > end]
-    inside = [is_read for part in (loop.target, *loop.body) for name, is_read in _uses(part) if name.id == variable]
+    after = [is_read for name, is_read in _iterate_uses(scope) if name.id == variable and name.lineno > end]
+    inside = [
+        is_read for part in (loop.target, *loop.body) for name, is_read in _iterate_uses(part) if name.id == variable
+    ]
     return any(after[:1]) or any(inside[:1])
 
 
-def _uses(node: ast.AST) -> Iterator[tuple[ast.Name, bool]]:
+def _iterate_uses(node: ast.AST) -> Iterator[tuple[ast.Name, bool]]:
     """Yield names in execution order, each with whether it is read. Functions are skipped."""
     if isinstance(node, ast.Name):
         yield node, isinstance(node.ctx, ast.Load)
@@ -126,7 +130,7 @@ def _uses(node: ast.AST) -> Iterator[tuple[ast.Name, bool]]:
         yield node.target, True
     for part in sorted(ast.iter_child_nodes(node), key=lambda part: _turn(node, part)):
         if not isinstance(part, FunctionNode):
-            yield from _uses(part)
+            yield from _iterate_uses(part)
 
 
 def _turn(node: ast.AST, part: ast.AST) -> int:
@@ -137,38 +141,38 @@ def _turn(node: ast.AST, part: ast.AST) -> int:
     return 1 if part is value else 2
 
 
-def _remembers(value: ast.AST) -> bool:
+def _is_durable_value(value: ast.AST) -> bool:
     """Return whether a value comes from durable data of the run or the agent."""
     return any(isinstance(node, ast.Attribute) and node.attr in WRITTEN for node in ast.walk(value))
 
 
-def _flowing(variable: str, at: str, scope: ast.AST) -> CarriedVariable:
+def _follow_flow(variable: str, at: str, scope: ast.AST) -> CarriedVariable:
     """Find what depends on a variable, directly or through others."""
     tainted = {variable}
     nodes = list(ast.walk(scope))
     for _ in range(PASSES):
-        tainted |= {name for node in nodes for name, value in assignments(node) if _reads(value, tainted)} - OWNERS
+        tainted |= {name for node in nodes for name, value in assignments(node) if _uses_any(value, tainted)} - OWNERS
     decides = kept = False
     into: set[str] = set()
     for node in nodes:
         test = getattr(node, "test", None) or (node.iter if isinstance(node, LoopNode | ast.comprehension) else None)
-        decides |= isinstance(test, ast.AST) and _reads(test, tainted)
-        decides |= isinstance(node, ast.comprehension) and any(_reads(one, tainted) for one in node.ifs)
-        kept |= _keeps(node, variable) and _reads(getattr(node, "value", None), tainted)
-        if isinstance(node, ast.Call) and changed(node) is None and name_of(node) not in TELLS:
+        decides |= isinstance(test, ast.AST) and _uses_any(test, tainted)
+        decides |= isinstance(node, ast.comprehension) and any(_uses_any(one, tainted) for one in node.ifs)
+        kept |= _is_stored(node, variable) and _uses_any(getattr(node, "value", None), tainted)
+        if isinstance(node, ast.Call) and find_changed_variable(node) is None and name_of(node) not in TELLS:
             given = [*node.args, *(word.value for word in node.keywords)]
-            into |= {name_of(node)} if any(_reads(one, tainted) for one in given) else set()
+            into |= {name_of(node)} if any(_uses_any(one, tainted) for one in given) else set()
     return CarriedVariable(variable, at, decides, kept, frozenset(into))
 
 
-def _keeps(node: ast.AST, variable: str) -> bool:
+def _is_stored(node: ast.AST, variable: str) -> bool:
     """Return whether a value is stored where others can find it, not only in the variable itself."""
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
     places = [one for one in targets if isinstance(one, ast.Attribute | ast.Subscript)]
-    return isinstance(node, ast.Return) or any(not _reads(one.value, {variable}) for one in places)
+    return isinstance(node, ast.Return) or any(not _uses_any(one.value, {variable}) for one in places)
 
 
-def _reads(value: ast.AST | None, names: AbstractSet[str]) -> bool:
+def _uses_any(value: ast.AST | None, names: AbstractSet[str]) -> bool:
     return value is not None and any(isinstance(node, ast.Name) and node.id in names for node in ast.walk(value))
 
 
@@ -187,14 +191,14 @@ def outer_changes(function: FunctionNode) -> Iterator[tuple[str, int]]:
     arguments = function.args
     own = {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)} | (stored - declared)
     for node in nodes:
-        value = changed(node)
+        value = find_changed_variable(node)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in declared:
             yield node.id, node.lineno
         elif value is not None and value.id not in own:
             yield value.id, value.lineno
 
 
-def changed(node: ast.AST) -> ast.Name | None:
+def find_changed_variable(node: ast.AST) -> ast.Name | None:
     """Return the variable whose value is changed here. `run.result = ...` is durable and does not count."""
     value: ast.expr | None = None
     if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
@@ -204,7 +208,7 @@ def changed(node: ast.AST) -> ast.Name | None:
     return value if isinstance(value, ast.Name) else None
 
 
-def changed_copies(tree: ast.Module) -> list[int]:
+def find_changed_copies(tree: ast.Module) -> list[int]:
     """Return lines such as `run.state["names"].append(name)`, which change a copy and drop it."""
     found: set[int] = set()
     for node in ast.walk(tree):

@@ -52,7 +52,7 @@ def manner_of(place: str) -> Disturbance:
     return Disturbance(first) if first in [manner.value for manner in Disturbance] else Disturbance.KILL
 
 
-def where_of(place: str) -> str:
+def strip_action(place: str) -> str:
     """Return the place without its disturbance."""
     manner = manner_of(place)
     return place if manner in (Disturbance.KILL, Disturbance.RAISE) else place.removeprefix(f"{manner}:")

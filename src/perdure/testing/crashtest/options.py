@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.store import is_postgres, without_password
+from perdure.store import hide_password, is_postgres
 from perdure.testing.crashtest.messages import CrashtestProblem
 from perdure.testing.crashtest.report import ONLY_HERE
 
@@ -39,7 +39,7 @@ class CrashtestOptions(msgspec.Struct, frozen=True, kw_only=True):
     def command(self) -> str:
         """Return the equivalent command, without passwords, and with a mark where --only belongs."""
         words = ["perdure", "crashtest", self.program]
-        store = without_password(self.store) if is_postgres(self.store) else self.store
+        store = hide_password(self.store) if is_postgres(self.store) else self.store
         for option, value in (("--folder", self.folder), ("--store", store), ("--count-effects", self.count_effects)):
             words += [option, value] if value else []
         for option, values in (("--answer", self.answers), ("--event", self.events)):
@@ -48,7 +48,7 @@ class CrashtestOptions(msgspec.Struct, frozen=True, kw_only=True):
         rest = shlex.join(["--", *self.arguments]) if self.arguments else ""
         return f"{shlex.join(words)} {ONLY_HERE} {rest}".rstrip()
 
-    def located(self) -> tuple[Path, str]:
+    def locate_program(self) -> tuple[Path, str]:
         """Return the folder to copy, and the program in it."""
         program = Path(self.program).resolve()
         if not program.is_file():

@@ -61,7 +61,7 @@ def _is_file(given: str | None) -> bool:
     return given is not None and os.path.isfile(given)
 
 
-def added(before: Iterable[str], after: Iterable[str]) -> list[str]:
+def find_added_lines(before: Iterable[str], after: Iterable[str]) -> list[str]:
     """Return the new lines, in order."""
     old, found = Counter(before), []
     for line in after:
@@ -85,7 +85,7 @@ READINGS: tuple[LineNormalizer, ...] = (
 )
 
 
-def without_keys(lines: Iterable[str], keys: Iterable[str]) -> list[str]:
+def replace_keys(lines: Iterable[str], keys: Iterable[str]) -> list[str]:
     """Replace the keys of effects, which are new in every run."""
     known = [key for key in keys if key]
     if not known:
@@ -94,7 +94,7 @@ def without_keys(lines: Iterable[str], keys: Iterable[str]) -> list[str]:
     return [pattern.sub("KEY", line) for line in lines]
 
 
-def reading_for(runs: Sequence[Iterable[str]]) -> LineNormalizer:
+def choose_normalizer(runs: Sequence[Iterable[str]]) -> LineNormalizer:
     """Return the most exact normalization under which all undisturbed runs are equal."""
     for reading in READINGS:
         first, *rest = [Counter(map(reading, lines)) for lines in runs]

@@ -50,7 +50,7 @@ class ScriptedAnswers(msgspec.Struct, frozen=True):
         """Answer every open question once. If a store is busy, try again the next time."""
         with suppress(StoreBusy):
             for url in urls:
-                for run, question in _asked(url):
+                for run, question in _list_questions(url):
                     what = (run.agent, run.id, question.seq)
                     if what not in heard and self._answer(url, run, question):
                         heard.add(what)
@@ -58,9 +58,9 @@ class ScriptedAnswers(msgspec.Struct, frozen=True):
     def _answer(self, url: str, run: RunSummary, question: Question) -> bool:
         """Answer a question if there is an answer for it. Returns whether there was."""
         if question.kind in ASKED:
-            given = _for_question(self.answers, question.text)
+            given = _find_answer(self.answers, question.text)
         elif question.kind == "event":
-            given = _for_event(self.events, question.text)
+            given = _find_event(self.events, question.text)
         else:
             return False
         if given is None:
@@ -80,7 +80,7 @@ class ScriptedAnswers(msgspec.Struct, frozen=True):
         return True
 
 
-def _asked(url: str) -> list[tuple[RunSummary, Question]]:
+def _list_questions(url: str) -> list[tuple[RunSummary, Question]]:
     with closing(open_store(url, create=False)) as store:
         return [
             (run, one)
@@ -93,7 +93,7 @@ def _nobody(agent: str) -> None:
     """Provide no key: answers are not signed, because the key belongs to the program."""
 
 
-def _for_question(answers: Sequence[str], text: str) -> tuple[str, Any] | None:
+def _find_answer(answers: Sequence[str], text: str) -> tuple[str, Any] | None:
     """Return the first answer that names this question, else the first that names none."""
     for answer in answers:
         about, is_named, value = answer.partition("=")
@@ -102,7 +102,7 @@ def _for_question(answers: Sequence[str], text: str) -> tuple[str, Any] | None:
     return next((("", _value(answer)) for answer in answers if "=" not in answer), None)
 
 
-def _for_event(events: Sequence[str], text: str) -> tuple[str, Any] | None:
+def _find_event(events: Sequence[str], text: str) -> tuple[str, Any] | None:
     for event in events:
         name, is_given, value = event.partition("=")
         if text == f"event {name!r}":

@@ -133,7 +133,7 @@ def places_of(trail: Iterable[ProgramEvent]) -> list[CrashPoint]:
 def beats_of(trail: Iterable[ProgramEvent], count: int) -> list[CrashPoint]:
     """Return some moments of heartbeats, early enough that a faster start reaches them too."""
     beats = [place for place in places_of(trail) if place.name.startswith(Site.HEARTBEAT)]
-    early = [_made(place, Disturbance.BEAT, "") for place in beats[: len(beats) * 2 // 3]]
+    early = [_make_point(place, Disturbance.BEAT, "") for place in beats[: len(beats) * 2 // 3]]
     return evenly(early, count)
 
 
@@ -144,13 +144,13 @@ def instants(count: int, seconds: float, seed: int) -> list[CrashPoint]:
     return [CrashPoint(f"after:{at:.3f}s", "") for at in chosen]
 
 
-def others(places: Sequence[CrashPoint], manner: Disturbance, count: int) -> list[CrashPoint]:
+def select_disturbance_points(places: Sequence[CrashPoint], manner: Disturbance, count: int) -> list[CrashPoint]:
     """Return some places for a disturbance other than a kill."""
-    fit = [place for place in places if place.manner == Disturbance.KILL and _fits(place, manner)]
-    return [_made(place, manner, place.words) for place in _telling(fit, count)]
+    fit = [place for place in places if place.manner == Disturbance.KILL and _is_applicable(place, manner)]
+    return [_make_point(place, manner, place.words) for place in _select_telling(fit, count)]
 
 
-def _fits(place: CrashPoint, manner: Disturbance) -> bool:
+def _is_applicable(place: CrashPoint, manner: Disturbance) -> bool:
     site, _, moment = place.name.partition("#")[0].partition(":")
     if manner == Disturbance.FULL:
         return site in NOUNS and moment == "written"
@@ -160,7 +160,7 @@ def _fits(place: CrashPoint, manner: Disturbance) -> bool:
     return site in OF_A_RUN and moment in ("before", "after") and f"{site}:{moment}" != "run.end:after"
 
 
-def _telling(places: Sequence[CrashPoint], count: int) -> list[CrashPoint]:
+def _select_telling(places: Sequence[CrashPoint], count: int) -> list[CrashPoint]:
     """Select first the places that find most, one of each kind, then evenly."""
     groups: dict[str, list[CrashPoint]] = {}
     for place in places:
@@ -177,11 +177,11 @@ def _sort_of(place: CrashPoint) -> str:
     return place.name.partition("#")[0].replace(":written", ":before")
 
 
-def _made(place: CrashPoint, manner: Disturbance, words: str) -> CrashPoint:
+def _make_point(place: CrashPoint, manner: Disturbance, words: str) -> CrashPoint:
     return msgspec.structs.replace(place, name=f"{manner}:{place.name}", words=words)
 
 
-def chosen(places: Sequence[CrashPoint], limit: int) -> list[CrashPoint]:
+def select_points(places: Sequence[CrashPoint], limit: int) -> list[CrashPoint]:
     """Select up to `limit` places: around effects, edges of commits, lines, insides of commits, each spread evenly."""
     if not limit or len(places) <= limit:
         return list(places)
@@ -191,10 +191,10 @@ def chosen(places: Sequence[CrashPoint], limit: int) -> list[CrashPoint]:
     shares = [limit * 3 // 10, limit * 3 // 10, limit * 3 // 10, limit // 10]
     taken: set[str] = set()
     for share, group in zip(shares, classes, strict=True):
-        taken |= {place.name for place in _spread(group, share)}
+        taken |= {place.name for place in _spread_evenly(group, share)}
     for group in classes:
         rest = [place for place in group if place.name not in taken]
-        taken |= {place.name for place in _spread(rest, limit - len(taken))}
+        taken |= {place.name for place in _spread_evenly(rest, limit - len(taken))}
     return [place for place in places if place.name in taken]
 
 
@@ -208,7 +208,7 @@ def _class_of(place: CrashPoint) -> int:
     return 1 if site in NOUNS and moment in ("before", "after") else 3
 
 
-def _spread(places: Sequence[CrashPoint], count: int) -> list[CrashPoint]:
+def _spread_evenly(places: Sequence[CrashPoint], count: int) -> list[CrashPoint]:
     """Select one of every line and moment before a second of any, spread evenly."""
     if count <= 0:
         return []

@@ -7,8 +7,15 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from perdure.testing.crashtest.messages import CrashtestProblem, Disturbance, ProgramEvent, manner_of, where_of
-from perdure.testing.crashtest.places import CrashPoint, beats_of, chosen, evenly, instants, others
+from perdure.testing.crashtest.messages import CrashtestProblem, Disturbance, ProgramEvent, manner_of, strip_action
+from perdure.testing.crashtest.places import (
+    CrashPoint,
+    beats_of,
+    evenly,
+    instants,
+    select_disturbance_points,
+    select_points,
+)
 from perdure.values.hints import did_you_mean
 
 SEED = 20
@@ -53,21 +60,21 @@ def shares_of(limit: int, depth: int) -> RoundShares:
     )
 
 
-def planned(
+def plan_rounds(
     places: Sequence[CrashPoint], beating: Sequence[ProgramEvent], seconds: float, limit: int, share: RoundShares
 ) -> PlannedRounds:
     """Return rounds with one disturbance each."""
     kinds = [
         *instants(share.instants, seconds, SEED),
         *beats_of(beating, share.beats),
-        *others(places, Disturbance.STOP, share.stops),
-        *others(places, Disturbance.TERM, share.terms),
-        *others(places, Disturbance.INTERRUPT, share.interrupts),
-        *others(places, Disturbance.FULL, share.fulls),
+        *select_disturbance_points(places, Disturbance.STOP, share.stops),
+        *select_disturbance_points(places, Disturbance.TERM, share.terms),
+        *select_disturbance_points(places, Disturbance.INTERRUPT, share.interrupts),
+        *select_disturbance_points(places, Disturbance.FULL, share.fulls),
         *evenly([place for place in places if place.manner == Disturbance.RAISE], share.raises),
     ]
     kills = [place for place in places if place.manner == Disturbance.KILL]
-    singles = chosen(kills, max(1, limit - share.again - len(kinds)) if limit else 0)
+    singles = select_points(kills, max(1, limit - share.again - len(kinds)) if limit else 0)
     return [(place,) for place in (*singles, *kinds)]
 
 
@@ -82,11 +89,11 @@ def twice(recoveries: Mapping[CrashPoint, Sequence[CrashPoint]], count: int) -> 
     return [options[number * len(options) // count] for number in range(count)]
 
 
-def named(only: str, places: Sequence[CrashPoint]) -> tuple[CrashPoint, ...]:
+def resolve_only(only: str, places: Sequence[CrashPoint]) -> tuple[CrashPoint, ...]:
     """Resolve `--only`: a place of the undisturbed run or an instant, and perhaps one of the restart."""
     known = {place.name: place for place in places}
     first, *more = only.split(",")
-    manner, where = manner_of(first), where_of(first)
+    manner, where = manner_of(first), strip_action(first)
     if manner in (Disturbance.STOP, Disturbance.TERM, Disturbance.INTERRUPT, Disturbance.FULL) and where in known:
         begins = msgspec.structs.replace(known[where], name=first)
     elif INSTANT.fullmatch(first) or BEAT.fullmatch(first):

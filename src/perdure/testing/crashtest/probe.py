@@ -20,10 +20,10 @@ from typing import Any
 import msgspec
 
 from perdure.journal import leases
-from perdure.kernel.scope import current
+from perdure.kernel.scope import current_frame
 from perdure.platform import failpoints
 from perdure.store import is_postgres
-from perdure.store.base import open_stores
+from perdure.store.base import list_open_stores
 from perdure.testing.crashtest.messages import (
     HEART_SECONDS,
     LEASE_MS,
@@ -31,7 +31,7 @@ from perdure.testing.crashtest.messages import (
     LaunchOrder,
     ProgramEvent,
     manner_of,
-    where_of,
+    strip_action,
 )
 
 SEEN_MAX = 20_000
@@ -85,7 +85,7 @@ class CrashProbe:
     def __init__(self, order: LaunchOrder) -> None:
         self._order = order
         self._manner = manner_of(order.place)
-        self._where = where_of(order.place)
+        self._where = strip_action(order.place)
         self._folder = os.path.join(os.path.realpath(order.folder), "")
         self._names: dict[str, str] = {}
         self._times: Counter[str] = Counter()
@@ -97,7 +97,7 @@ class CrashProbe:
 
     def begin(self) -> None:
         """Start in this thread and all threads that it starts."""
-        self._size = self._watched_size()
+        self._size = self._measure_watched()
         self._set_times()
         failpoints.arm(self._point)
         if self._order.thorough or self._where.startswith(("line:", "raise:")):
@@ -118,10 +118,10 @@ class CrashProbe:
         self._look_outside()
         name = f"{site}:{moment}"
         frame: FrameType | None = sys._getframe()
-        while frame is not None and not self._own(frame):
+        while frame is not None and not self._find_own_file(frame):
             frame = frame.f_back
         last = msgspec.structs.replace(self._last, what="point", name=name)
-        self._note(self._seen("point", name, frame) if frame else last)
+        self._note(self._make_event("point", name, frame) if frame else last)
         self._reach(name)
 
     def _reach(self, name: str) -> None:
@@ -131,8 +131,8 @@ class CrashProbe:
             with ExitStack() as resting:
                 if self._manner == Disturbance.STOP:
                     # Another thread may be inside a commit: stopped there, it would hold the write lock.
-                    for store in open_stores():
-                        resting.enter_context(store.quiesced(REST_SECONDS_MAX))
+                    for store in list_open_stores():
+                        resting.enter_context(store.quiesce(REST_SECONDS_MAX))
                     # Signal this very thread: a signal to the process may reach another one, and this one would
                     # continue for a while.
                     signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
@@ -148,44 +148,48 @@ class CrashProbe:
         return True
 
     def _trace(self, frame: FrameType, event: str, arg: Any) -> Any:
-        return self._line if self._own(frame) else None
+        return self._line if self._find_own_file(frame) else None
 
     def _line(self, frame: FrameType, event: str, arg: Any) -> Any:
         self._look_outside()
         if event == "line":
-            name = f"{self._own(frame)}:{frame.f_lineno}"
-            self._last = self._seen("line", name, frame)
+            name = f"{self._find_own_file(frame)}:{frame.f_lineno}"
+            self._last = self._make_event("line", name, frame)
             if self._times[f"line:{name}"] < TIMES_PER_LINE:
                 self._note(self._last)
             self._reach(f"line:{name}")
         elif event == "return":
-            self._returns(frame)
+            self._record_return(frame)
         return self._line
 
-    def _returns(self, frame: FrameType) -> None:
+    def _record_return(self, frame: FrameType) -> None:
         """Record the end of an effect's body: its response may get lost."""
-        scope = current()
-        if scope is None or scope.inside != "effect" or (frame.f_back is not None and self._own(frame.f_back)):
+        scope = current_frame()
+        if (
+            scope is None
+            or scope.inside != "effect"
+            or (frame.f_back is not None and self._find_own_file(frame.f_back))
+        ):
             return
-        if not _ends(frame):
+        if not _has_ended(frame):
             return
         name = f"raise:{frame.f_code.co_name}"
-        self._note(self._seen("return", name, frame))
+        self._note(self._make_event("return", name, frame))
         if self._is_here(name):
             raise ConnectionError(LOST_ANSWER)  # raised inside the program, at this place
 
     def _profile(self, frame: FrameType, event: str, arg: Any) -> None:
         caller = frame if event == "c_call" else frame.f_back if event == "call" else None
-        if caller is None or not self._own(caller):
+        if caller is None or not self._find_own_file(caller):
             return
-        name = _builtin(arg) if event == "c_call" else _called(frame)
+        name = _builtin(arg) if event == "c_call" else _name_of_call(frame)
         if name:
-            seen = msgspec.structs.replace(self._seen("call", name, caller), callers=self._callers(caller))
+            seen = msgspec.structs.replace(self._make_event("call", name, caller), callers=self._callers(caller))
             if seen not in self._calls:
                 self._calls.add(seen)
                 self._note(seen)
 
-    def _own(self, frame: FrameType) -> str:
+    def _find_own_file(self, frame: FrameType) -> str:
         """Return the program's file that contains this code, relative to its folder; empty for other code."""
         path = frame.f_code.co_filename
         name = self._names.get(path)
@@ -195,34 +199,34 @@ class CrashProbe:
             name = self._names[path] = real[len(self._folder) :] if own else ""
         return name
 
-    def _seen(self, what: str, name: str, frame: FrameType) -> ProgramEvent:
-        at = f"{self._own(frame)}:{frame.f_lineno}"
-        return ProgramEvent(what, name, at, self._inside(frame), frame.f_code.co_name)
+    def _make_event(self, what: str, name: str, frame: FrameType) -> ProgramEvent:
+        at = f"{self._find_own_file(frame)}:{frame.f_lineno}"
+        return ProgramEvent(what, name, at, self._find_enclosing_call(frame), frame.f_code.co_name)
 
     def _callers(self, frame: FrameType) -> tuple[tuple[str, str], ...]:
         found: list[tuple[str, str]] = []
-        while len(found) < CALLERS_MAX and frame.f_back is not None and self._own(frame.f_back):
+        while len(found) < CALLERS_MAX and frame.f_back is not None and self._find_own_file(frame.f_back):
             frame = frame.f_back
-            found.append((f"{self._own(frame)}:{frame.f_lineno}", frame.f_code.co_name))
+            found.append((f"{self._find_own_file(frame)}:{frame.f_lineno}", frame.f_code.co_name))
         return tuple(found)
 
-    def _inside(self, frame: FrameType) -> str:
-        scope = current()
+    def _find_enclosing_call(self, frame: FrameType) -> str:
+        scope = current_frame()
         if scope is None:
             return ""
         if not scope.inside:
             return "run"
-        while frame.f_back is not None and self._own(frame.f_back):
+        while frame.f_back is not None and self._find_own_file(frame.f_back):
             frame = frame.f_back
         return f"{scope.inside} {frame.f_code.co_name}"
 
     def _look_outside(self) -> None:
         """Record growth of the watched file: the program's previous line has caused it."""
-        if self._order.watched and (size := self._watched_size()) != self._size:
+        if self._order.watched and (size := self._measure_watched()) != self._size:
             self._size = size
             self._note(msgspec.structs.replace(self._last, what="grew", name=str(size)))
 
-    def _watched_size(self) -> int:
+    def _measure_watched(self) -> int:
         try:
             return os.stat(self._order.watched).st_size if self._order.watched else 0
         except FileNotFoundError:
@@ -254,7 +258,7 @@ def _disk_full(url: str) -> Exception:
     return apsw.FullError(told)
 
 
-def _ends(frame: FrameType) -> bool:
+def _has_ended(frame: FrameType) -> bool:
     """Return whether a function has ended: coroutines and generators also reach a `return` event when they pause."""
     if not frame.f_code.co_flags & (inspect.CO_COROUTINE | inspect.CO_GENERATOR):
         return True
@@ -267,7 +271,7 @@ def _builtin(function: Any) -> str:
     return name if name in CHANGING or name in WORLD else ""
 
 
-def _called(frame: FrameType) -> str:
+def _name_of_call(frame: FrameType) -> str:
     module, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name
     if module in CHANGING_MODULES and not name.startswith("_"):
         return f"{module}.{name}"

@@ -14,7 +14,7 @@ SHOWN_MAX = 3
 """How many places are shown per effect."""
 
 
-def about_asked(asked: Iterable[tuple[str, JournaledEffect]], sources: ProgramSources) -> Iterator[str]:
+def note_questions(asked: Iterable[tuple[str, JournaledEffect]], sources: ProgramSources) -> Iterator[str]:
     """Yield a note for each effect and reason. `asked` has the place of each try."""
     found: dict[str, list[str]] = defaultdict(list)
     for place, effect in asked:

@@ -63,12 +63,12 @@ class RoundResult(msgspec.Struct, frozen=True):
         first, *more = self.places
         return first.description() + "".join(f", and {AGAIN} ({place.name})" for place in more)
 
-    def again(self) -> list[tuple[str, ...]]:
+    def list_reproducing_points(self) -> list[tuple[str, ...]]:
         """Return the places that reproduce it, surest first: a random instant is never exactly the same."""
         first, *_ = self.places
         return [*([(first.nearest,)] if first.nearest else []), self.names]
 
-    def judged(self, verdict: RoundVerdict, findings: tuple[CrashFinding, ...]) -> RoundResult:
+    def with_verdict(self, verdict: RoundVerdict, findings: tuple[CrashFinding, ...]) -> RoundResult:
         """Return the round with another verdict."""
         return msgspec.structs.replace(self, verdict=verdict, findings=findings)
 
@@ -148,18 +148,18 @@ class CrashtestReport(msgspec.Struct, frozen=True):
         rows |= {group: rows.pop(group, Counter()) for group in (*list(GROUPS.values())[1:], AGAIN)}
         return [(words, c.total(), c["survived"], c["asked"], c["FAILED"]) for words, c in rows.items()]
 
-    def again(self, finding: CrashFinding, trials: list[RoundResult]) -> str:
+    def make_reproduce_command(self, finding: CrashFinding, trials: list[RoundResult]) -> str:
         """Return the command that reproduces a finding."""
         repeat = self.repeats.get(finding.identity)
-        return self.repeating(repeat.only if repeat else trials[0].name)
+        return self.make_repeat_command(repeat.only if repeat else trials[0].name)
 
-    def repeating(self, only: str) -> str:
+    def make_repeat_command(self, only: str) -> str:
         """Return the command that repeats one round."""
         return self.command.replace(ONLY_HERE, f"--only {shlex.quote(only)}")
 
     def lines(self) -> Iterator[str]:
         """Yield the whole report for people."""
-        yield f"{self.program} was disturbed {_counted(len(self.trials), 'time')} and started again until it ended"
+        yield f"{self.program} was disturbed {_format_count(len(self.trials), 'time')} and started again until it ended"
         yield ""
         yield from self._table()
         yield ""
@@ -167,13 +167,13 @@ class CrashtestReport(msgspec.Struct, frozen=True):
         for number, (finding, trials) in enumerate(shown, start=1):
             yield from self._finding_lines(number, finding, trials)
         if rest:
-            seen = ", ".join(f"{finding.kind} in {_counted(len(trials), 'try', 'tries')}" for finding, trials in rest)
-            yield from _wrapped(
-                f"{seen}. The cause is most likely the same: fix it, and test again.", "also: ", "      "
+            seen = ", ".join(
+                f"{finding.kind} in {_format_count(len(trials), 'try', 'tries')}" for finding, trials in rest
             )
+            yield from _wrap(f"{seen}. The cause is most likely the same: fix it, and test again.", "also: ", "      ")
             yield ""
         for note in self.notes:
-            yield from _wrapped(note, "note: ", "      ")
+            yield from _wrap(note, "note: ", "      ")
         yield self.summary()
 
     def summary(self) -> str:
@@ -184,8 +184,9 @@ class CrashtestReport(msgspec.Struct, frozen=True):
             return "nothing was tried"
         begun = "interrupted; so far: " if self.interrupted else ""
         if failed:
-            things = _counted(len(self._split_symptoms()[0]), "thing")
-            return f"{begun}FAILED: {failed} of {_counted(len(self.trials), 'try', 'tries')}, {things} to change{tail}"
+            things = _format_count(len(self._split_symptoms()[0]), "thing")
+            tries = _format_count(len(self.trials), "try", "tries")
+            return f"{begun}FAILED: {failed} of {tries}, {things} to change{tail}"
         by = "" if self.counted else ", going by the store alone"
         tries = f"all {len(self.trials)} tries" if len(self.trials) > 1 else "1 try"
         return f"{begun}survived: {tries}{by}{tail}"
@@ -219,11 +220,11 @@ class CrashtestReport(msgspec.Struct, frozen=True):
     def _finding_lines(self, number: int, finding: CrashFinding, trials: list[RoundResult]) -> Iterator[str]:
         repeat = self.repeats.get(finding.identity)
         # Show the example that `again` repeats.
-        again = [one for one in trials if repeat and repeat.only in map(",".join, one.again())]
+        again = [one for one in trials if repeat and repeat.only in map(",".join, one.list_reproducing_points())]
         example = (again or trials)[0]
         evidence = next(one.evidence for one in example.findings if one.identity == finding.identity)
-        yield from _wrapped(finding.title, f"{number}. ", "   ")
-        yield f"   what     {finding.kind}, in {_counted(len(trials), 'try', 'tries')} of {len(self.trials)}"
+        yield from _wrap(finding.title, f"{number}. ", "   ")
+        yield f"   what     {finding.kind}, in {_format_count(len(trials), 'try', 'tries')} of {len(self.trials)}"
         if finding.at:
             yield f"   where    {finding.at}  {finding.line}"
         where = f" ({example.places[0].at})" if example.places[0].at else ""
@@ -231,9 +232,9 @@ class CrashtestReport(msgspec.Struct, frozen=True):
         for line in evidence:
             yield from _part("", line)
         yield from _part("change", finding.change)
-        yield f"   again    {self.again(finding, trials)}"
+        yield f"   again    {self.make_reproduce_command(finding, trials)}"
         if repeat is not None and not repeat.shown:
-            yield from _part("", f"(it did not show again in {_counted(repeat.tries, 'more try', 'more tries')})")
+            yield from _part("", f"(it did not show again in {_format_count(repeat.tries, 'more try', 'more tries')})")
         if example.folder:
             yield f"   kept     {example.folder}"
         yield ""
@@ -255,7 +256,7 @@ class CrashtestReport(msgspec.Struct, frozen=True):
                     "change": finding.change,
                     "evidence": list(finding.evidence),
                     "rounds": len(trials),
-                    "again": self.again(finding, trials),
+                    "again": self.make_reproduce_command(finding, trials),
                     "shown_again": repeat.shown if (repeat := self.repeats.get(finding.identity)) else None,
                 }
                 for finding, trials in self.findings()
@@ -297,15 +298,15 @@ class CrashtestReport(msgspec.Struct, frozen=True):
 def _part(title: str, text: str) -> Iterator[str]:
     """Format a titled part of a finding."""
     first = f"   {title:9}"
-    yield from _wrapped(text, first, " " * 12) or [first.rstrip()]
+    yield from _wrap(text, first, " " * 12) or [first.rstrip()]
 
 
-def _wrapped(text: str, first: str, rest: str) -> list[str]:
+def _wrap(text: str, first: str, rest: str) -> list[str]:
     """Wrap text without breaking options and names."""
     return textwrap.wrap(
         text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
     )
 
 
-def _counted(count: int, one: str, many: str = "") -> str:
+def _format_count(count: int, one: str, many: str = "") -> str:
     return f"{count} {one}" if count == 1 else f"{count} {many or one + 's'}"

@@ -24,19 +24,19 @@ from perdure.testing.crashtest.messages import (
     LaunchOrder,
     ProgramEvent,
     manner_of,
-    where_of,
+    strip_action,
 )
-from perdure.testing.crashtest.outside import OutsideWorld, added
+from perdure.testing.crashtest.outside import OutsideWorld, find_added_lines
 from perdure.testing.crashtest.people import AnsweredWaits, ScriptedAnswers
 from perdure.testing.crashtest.places import CrashPoint, places_of
 from perdure.testing.crashtest.processes import SLICE_SECONDS, ForkServerClient, ProgramProcess, zygote_of
 from perdure.testing.crashtest.snapshot import (
     StoreSnapshot,
-    interrupted,
+    has_interrupted,
+    has_waiting_doubt,
     looks_like_sqlite,
     stores_in,
-    taken,
-    waiting_in_doubt,
+    take_snapshot,
 )
 
 LEFT_OUT = frozenset(
@@ -151,7 +151,7 @@ class CrashStage:
         """Keep the folder of a round."""
         self._kept.add(done.folder)
 
-    def undisturbed(self, seconds_max: float, *, thorough: bool = False, beating: bool = False) -> CrashRound:
+    def run_undisturbed(self, seconds_max: float, *, thorough: bool = False, beating: bool = False) -> CrashRound:
         """Run the program undisturbed."""
         return self._play((), RoundTimeouts(None, seconds_max, seconds_max), thorough, beating)
 
@@ -198,10 +198,11 @@ class CrashStage:
         )  # fmt: skip
         starts, reached = self._starts(order, places, patience)
         made = CrashRound(
-            places, tuple(starts), reached == len(places), taken(self._stores(folder)),
-            tuple(added(before, self.outside.lines(folder, environment))), _read(f"{folder}.trail"), str(folder),
-            next(reversed(places_of(_read(f"{folder}.instant"))), None), len(before),
-            () if places else self._grown(folder),
+            places, tuple(starts), reached == len(places), take_snapshot(self._stores(folder)),
+            tuple(find_added_lines(before, self.outside.lines(folder, environment))),
+            _read_trail(f"{folder}.trail"), str(folder),
+            next(reversed(places_of(_read_trail(f"{folder}.instant"))), None), len(before),
+            () if places else self._find_grown_files(folder),
         )  # fmt: skip
         for left in ("trail", "instant", "output", "reached"):
             Path(f"{folder}.{left}").unlink(missing_ok=True)
@@ -251,7 +252,7 @@ class CrashStage:
         heard: AnsweredWaits,
     ) -> ProgramStart:
         manner = manner_of(order.place)
-        instant = float(where_of(order.place).rstrip("s")) if manner == Disturbance.INSTANT else None
+        instant = float(strip_action(order.place).rstrip("s")) if manner == Disturbance.INSTANT else None
         process = zygote.start(order)
         began = time.monotonic()
         asked = False
@@ -260,7 +261,7 @@ class CrashStage:
             nonlocal asked
             if self.people:
                 self.people.answer_all(self._stores(Path(order.folder)), heard)
-            asked = passed > patience.before_looking and waiting_in_doubt(self._stores(Path(order.folder)))
+            asked = passed > patience.before_looking and has_waiting_doubt(self._stores(Path(order.folder)))
             return asked or self._stopped.is_set()
 
         if manner == Disturbance.STOP and process.wait_until_stopped(patience.seconds_max):
@@ -286,10 +287,10 @@ class CrashStage:
         if last.code == patience.code or (patience.code is None and last.code >= 0):
             # A program may end well when told to end, with work left to do.
             told = nth <= len(places) and manner_of(places[nth - 1]) in (Disturbance.TERM, Disturbance.INTERRUPT)
-            return not (told and interrupted(self._stores(folder)))
+            return not (told and has_interrupted(self._stores(folder)))
         return nth >= len(places) + STARTS_MAX
 
-    def _grown(self, folder: Path) -> tuple[str, ...]:
+    def _find_grown_files(self, folder: Path) -> tuple[str, ...]:
         """Return small files that are new or longer than in the beginning."""
         stores = tuple(url.removeprefix("sqlite:///") for url in stores_in(folder))
         found = []
@@ -338,7 +339,7 @@ def _quick_disk() -> str | None:
     return str(memory) if roomy and "TMPDIR" not in os.environ else None
 
 
-def _read(trail: str) -> tuple[ProgramEvent, ...]:
+def _read_trail(trail: str) -> tuple[ProgramEvent, ...]:
     try:
         lines = Path(trail).read_bytes().splitlines()
     except FileNotFoundError:
@@ -358,7 +359,7 @@ def _copy(source: Path, target: Path) -> None:
     """Copy the folder without stores: earlier runs must not count."""
     files = size = 0
 
-    def left_out(top: str, names: list[str]) -> list[str]:
+    def select_left_out(top: str, names: list[str]) -> list[str]:
         nonlocal files, size
         stores = [name for name in names if _is_our_file(os.path.join(top, name))]
         out = [name for name in names if name in LEFT_OUT or name.startswith((SCRATCH, *stores))]
@@ -373,7 +374,7 @@ def _copy(source: Path, target: Path) -> None:
         return out
 
     try:
-        shutil.copytree(source, target, symlinks=True, ignore=left_out)
+        shutil.copytree(source, target, symlinks=True, ignore=select_left_out)
     except BaseException:
         shutil.rmtree(target.parent, ignore_errors=True)
         raise

@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from perdure.testing.crashtest.baseline import ExpectedOutcome, learn
-from perdure.testing.crashtest.findings import CrashFinding, judge, last_lines
+from perdure.testing.crashtest.findings import CrashFinding, judge, take_last_lines
 from perdure.testing.crashtest.messages import CrashtestProblem, Disturbance
 from perdure.testing.crashtest.options import BUDGET_SECONDS, LIMIT, CrashtestOptions
 from perdure.testing.crashtest.outside import OutsideWorld
 from perdure.testing.crashtest.people import ScriptedAnswers
 from perdure.testing.crashtest.places import CrashPoint, places_of
-from perdure.testing.crashtest.plan import PlannedRounds, named, planned, shares_of, twice
-from perdure.testing.crashtest.questions import about_asked
+from perdure.testing.crashtest.plan import PlannedRounds, plan_rounds, resolve_only, shares_of, twice
+from perdure.testing.crashtest.questions import note_questions
 from perdure.testing.crashtest.report import CrashtestReport, RepeatedRound, RoundResult, RoundVerdict
 from perdure.testing.crashtest.rounds import CrashRound, CrashStage, RoundTimeouts
 from perdure.testing.crashtest.snapshot import JournaledEffect
@@ -67,7 +67,7 @@ def crashtest(
 
 def perform(wish: CrashtestOptions, progress: Callable[[int, int], None]) -> CrashtestReport:
     """Carry out a crash test with these options."""
-    folder, program = wish.located()
+    folder, program = wish.locate_program()
     people = ScriptedAnswers(wish.answers, wish.events)
     stage = CrashStage(program, wish.arguments, folder, OutsideWorld(wish.count_effects or None), wish.store, people)
     try:
@@ -99,9 +99,9 @@ class _CrashTest:
         interrupted = False
         undisturbed, places = 0.0, list[CrashPoint]()
         try:
-            one, other = self._undisturbed(), self._undisturbed(thorough=True)
+            one, other = self._run_undisturbed(), self._run_undisturbed(thorough=True)
             undisturbed = sum(start.seconds for start in one.starts)
-            self._peaceful = [one, other, self._undisturbed(beating=True)]
+            self._peaceful = [one, other, self._run_undisturbed(beating=True)]
             self._learned = self._learn()
             self._patience = _patience(self._wish, self._peaceful)
             places = places_of(other.trail)
@@ -119,11 +119,11 @@ class _CrashTest:
             bool(self._wish.count_effects), bool(self._wish.only),
         )  # fmt: skip
 
-    def _undisturbed(self, *, thorough: bool = False, beating: bool = False) -> CrashRound:
+    def _run_undisturbed(self, *, thorough: bool = False, beating: bool = False) -> CrashRound:
         seconds = self._wish.timeout or FIRST_SECONDS_MAX
-        done = self._stage.undisturbed(seconds, thorough=thorough, beating=beating)
+        done = self._stage.run_undisturbed(seconds, thorough=thorough, beating=beating)
         self._stage.clear(done)
-        printed = "\n".join(last_lines(done, PRINTED_MAX))
+        printed = "\n".join(take_last_lines(done, PRINTED_MAX))
         if done.last.hung:
             raise CrashtestProblem(
                 f"{self._stage.program} does not end in {done.last.seconds:.0f} s, without any disturbance"
@@ -176,7 +176,7 @@ class _CrashTest:
 
     def _bounds(self, places: int) -> list[str]:
         found: list[str] = []
-        found += about_asked(self._asked, self._learned.sources) if self._asked else ()
+        found += note_questions(self._asked, self._learned.sources) if self._asked else ()
         if missed := sum(not trial.reached for trial in self._trials):
             found.append(f"{missed} tries came too late (it had ended, or took another path): their ok says little")
         killed = sum(
@@ -192,21 +192,21 @@ class _CrashTest:
 
     def _disturb(self, places: list[CrashPoint], seconds: float) -> None:
         if self._wish.only:
-            self._all([named(one, places) for one in self._wish.only])
+            self._run_all([resolve_only(one, places) for one in self._wish.only])
             return
         share = shares_of(self._wish.limit, self._wish.depth)
-        rounds = planned(places, self._peaceful[2].trail, seconds, self._wish.limit, share)
-        self._all(rounds, len(rounds) + share.again)
+        rounds = plan_rounds(places, self._peaceful[2].trail, seconds, self._wish.limit, share)
+        self._run_all(rounds, len(rounds) + share.again)
         if self._wish.depth > 1:
-            self._all(twice(self._recoveries, share.again), len(rounds) + share.again)
+            self._run_all(twice(self._recoveries, share.again), len(rounds) + share.again)
 
-    def _all(self, rounds: PlannedRounds, expected: int = 0) -> None:
+    def _run_all(self, rounds: PlannedRounds, expected: int = 0) -> None:
         jobs = self._wish.jobs or (1 if self._stage.outside.is_shared else min(JOBS_MAX, os.cpu_count() or 1))
         total = expected or len(rounds)
         waiting: set[Future[None]] = set()
         with ThreadPoolExecutor(jobs) as pool:
             try:
-                waiting = {pool.submit(self._one, places) for places in rounds}
+                waiting = {pool.submit(self._run_one, places) for places in rounds}
                 while waiting:
                     done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                     for future in done:
@@ -224,7 +224,7 @@ class _CrashTest:
     def _is_spent(self) -> bool:
         return time.monotonic() - self._began > self._wish.budget
 
-    def _one(self, places: tuple[CrashPoint, ...]) -> None:
+    def _run_one(self, places: tuple[CrashPoint, ...]) -> None:
         if self._is_spent():
             with self._lock:
                 self._left_out += 1
@@ -235,7 +235,7 @@ class _CrashTest:
         done = self._stage.round(names, self._patience, thorough=bool(self._wish.only))
         if self._stage.stopped:
             return
-        places = _noticed(places, done)
+        places = _add_hit_point(places, done)
         findings = tuple(judge(self._learned, done))
         kept = bool(findings) and self._wish.keep
         if kept:
@@ -260,18 +260,18 @@ class _CrashTest:
         """Before anything is blamed, run undisturbed again and ignore what differs there."""
         if not self._failed or self._is_spent():
             return
-        self._peaceful += [self._undisturbed(), self._undisturbed(beating=True)]
+        self._peaceful += [self._run_undisturbed(), self._run_undisturbed(beating=True)]
         self._learned = self._learn()
         for number, trial in enumerate(self._trials):
             if (done := self._failed.get(trial.places)) is not None:
                 findings = tuple(judge(self._learned, done))
-                self._trials[number] = trial.judged(_verdict(findings, done), findings)
+                self._trials[number] = trial.with_verdict(_verdict(findings, done), findings)
 
     def _confirm(self) -> None:
         """Check that the command shown with a finding reproduces it. A closer look may reveal the cause."""
         report = CrashtestReport(self._stage.program, "", 0, 0, 0, tuple(self._trials))
         for finding, trials in report.findings()[:CONFIRMED_MAX]:
-            tries = [name for trial in trials[:TRIES] for name in trial.again()][:TRIES]
+            tries = [name for trial in trials[:TRIES] for name in trial.list_reproducing_points()][:TRIES]
             for number, names in enumerate(tries, start=1):
                 if self._is_spent():
                     return
@@ -296,7 +296,7 @@ def _closest(finding: CrashFinding, found: Sequence[CrashFinding]) -> CrashFindi
     return next(iter(order), None)
 
 
-def _noticed(places: tuple[CrashPoint, ...], done: CrashRound) -> tuple[CrashPoint, ...]:
+def _add_hit_point(places: tuple[CrashPoint, ...], done: CrashRound) -> tuple[CrashPoint, ...]:
     """Add the place that a random instant hit."""
     first, *more = places
     if first.manner != Disturbance.INSTANT or done.instant is None or not done.reached:

@@ -17,7 +17,7 @@ from perdure.data.events.read import EventReader
 from perdure.data.events.schemas import EventKinds
 from perdure.errors import PerdureError, StoreBusy, ValueProblem
 from perdure.journal import objects, trees
-from perdure.journal.agent_writes import landed_at
+from perdure.journal.agent_writes import read_changes_at
 from perdure.journal.append import read_events
 from perdure.run.listing import RunInfo, get_run, list_runs
 from perdure.store import Store, open_store
@@ -100,7 +100,7 @@ def looks_like_sqlite(path: str) -> bool:
         return False
 
 
-def taken(urls: list[str]) -> StoreSnapshot:
+def take_snapshot(urls: list[str]) -> StoreSnapshot:
     """Read everything in these stores."""
     leaves: dict[str, str] = {}
     lists: dict[str, list[str]] = defaultdict(list)
@@ -122,7 +122,7 @@ def taken(urls: list[str]) -> StoreSnapshot:
             leaves |= dict(_agent_leaves(store))
             for path, payload in _events(store):
                 lists[path].append(payload)
-            written |= set(_written_in_the_open(store))
+            written |= set(_find_unbuffered_writes(store))
         finally:
             store.close()
     return StoreSnapshot(
@@ -131,20 +131,20 @@ def taken(urls: list[str]) -> StoreSnapshot:
     )  # fmt: skip
 
 
-def waiting_in_doubt(urls: list[str]) -> bool:
+def has_waiting_doubt(urls: list[str]) -> bool:
     """Return whether some run visibly waits for a person to settle an effect."""
     with suppress(StoreBusy):  # the next call may see it
-        return any(map(_waits_in_doubt, urls))
+        return any(map(_has_waiting_doubt, urls))
     return False
 
 
-def _waits_in_doubt(url: str) -> bool:
+def _has_waiting_doubt(url: str) -> bool:
     with closing(open_store(url, create=False)) as store:
         waiting = list_runs(store, status=r.RunStatus.WAITING)
         return any(get_run(store, run.agent, run.id, unpack=_tolerant(store)).in_doubt for run in waiting)
 
 
-def interrupted(urls: list[str]) -> bool:
+def has_interrupted(urls: list[str]) -> bool:
     """Return whether some run was interrupted by a signal and must be continued."""
     for url in urls:
         with closing(open_store(url, create=False)) as store:
@@ -166,8 +166,8 @@ def _tolerant(store: Store, reading: Any = objects.unpack) -> Any:
 def _run_leaves(run: RunInfo) -> Iterator[tuple[str, str]]:
     title = f"run {run.id}"
     yield f"{title}: status", run.status.value
-    yield from _flat(f"{title}: result", run.result)
-    yield from _flat(f"{title}: state", run.state)
+    yield from _flatten(f"{title}: result", run.result)
+    yield from _flatten(f"{title}: state", run.state)
     steps = Counter(event.record.call.name for event in run.events if isinstance(event.record, r.StepDone))
     for name, count in steps.items():
         yield f"{title}{TIMES_DONE}{name} was done", str(count)
@@ -178,22 +178,22 @@ def _agent_leaves(store: Store) -> Iterator[tuple[str, str]]:
     unpack = _tolerant(store)
     for owner, space, key, value, *_ in store.read("all_agent_state"):
         if value:
-            yield from _flat(_state_leaf(names[owner], space, key), unpack(value))
+            yield from _flatten(_state_leaf(names[owner], space, key), unpack(value))
     for owner, name, version, step, _, status, *_ in store.read("all_workflow_steps"):
         yield f"agent {names[owner]}: workflow {name} version {version} step {step}", str(status)
-    for (owner, name), made in _newest(store, "all_checkpoints", r.CheckpointMade).items():
-        yield from _flat(f"agent {names[owner]}: checkpoint {name}", _tolerant(store, trees.unpack)(made.value))
-    for (owner, name), saved in _newest(store, "all_artifacts", r.ArtifactSaved).items():
+    for (owner, name), made in _read_newest(store, "all_checkpoints", r.CheckpointMade).items():
+        yield from _flatten(f"agent {names[owner]}: checkpoint {name}", _tolerant(store, trees.unpack)(made.value))
+    for (owner, name), saved in _read_newest(store, "all_artifacts", r.ArtifactSaved).items():
         contents = f"{saved.size} bytes with the digest {saved.digest.hex()[:16]}"
         yield f"agent {names[owner]}: artifact {name}", contents
 
 
-def _newest(store: Store, query: str, kind: type[Any]) -> dict[tuple[int, str], Any]:
+def _read_newest(store: Store, query: str, kind: type[Any]) -> dict[tuple[int, str], Any]:
     """Return the last version of each name: a resumed program may make a version twice."""
     found = {}
     for owner, name, version, stream, seq, _, dropped in store.read(query):
         if not dropped:
-            made = landed_at(store, stream, seq, kind)
+            made = read_changes_at(store, stream, seq, kind)
             found[owner, name] = {(record.owner, record.name, record.version): record for record in made}[
                 owner, name, version
             ]
@@ -211,7 +211,7 @@ def _state_leaf(agent: str, space: str, key: str) -> str:
     return f"agent {agent}: state {space}/{key}"
 
 
-def _written_in_the_open(store: Store) -> Iterator[str]:
+def _find_unbuffered_writes(store: Store) -> Iterator[str]:
     names = {stream: name for name, stream, *_ in store.read("all_agents")}
     for stream, kind, *_ in store.read("all_streams"):
         if kind != "process":
@@ -247,13 +247,13 @@ def _effects(run: RunInfo, unpack: Any) -> list[JournaledEffect]:
     return [msgspec.structs.replace(one, asked=one.key in asked, finished=run.finished) for one in found.values()]
 
 
-def _flat(path: str, value: Any, left: int = 6) -> Iterator[tuple[str, str]]:
+def _flatten(path: str, value: Any, left: int = 6) -> Iterator[tuple[str, str]]:
     """Split a value into leaves: often only a part of it differs between starts."""
     if left and isinstance(value, dict) and value:
         for key, item in list(value.items())[:LEAVES_MAX]:
-            yield from _flat(f"{path}.{key}", item, left - 1)
+            yield from _flatten(f"{path}.{key}", item, left - 1)
     elif left and isinstance(value, list | tuple) and value:
         for number, item in enumerate(value[:LEAVES_MAX]):
-            yield from _flat(f"{path}[{number}]", item, left - 1)
+            yield from _flatten(f"{path}[{number}]", item, left - 1)
     else:
         yield path, repr(value)

@@ -15,8 +15,8 @@ from perdure.testing.crashtest.carried_values import (  # fmt: skip
     FunctionNode,
     assignments,
     calls,
-    carried_in,
-    changed_copies,
+    find_carried,
+    find_changed_copies,
     is_made,
     name_of,
     outer_changes,
@@ -37,7 +37,7 @@ class ProgramSources:
     """The parsed files of a program."""
 
     def __init__(self, files: Iterable[str], source: Callable[[str], str]) -> None:
-        self._trees = {name: tree for name in sorted(files) if (tree := _parsed(source(name))) is not None}
+        self._trees = {name: tree for name in sorted(files) if (tree := _parse_source(source(name))) is not None}
         self.checks: dict[str, tuple[str, str]] = {}
         """The check of each effect, and where it is."""
         self.not_done: dict[str, str] = {}
@@ -52,13 +52,13 @@ class ProgramSources:
         for name, tree in self._trees.items():
             functions = [node for node in ast.walk(tree) if isinstance(node, FunctionNode)]
             lines = {function.name: function.lineno for function in functions}
-            self.carried += carried_in(name, tree)
-            self.changed_copies += [f"{name}:{line}" for line in changed_copies(tree)]
+            self.carried += find_carried(name, tree)
+            self.changed_copies += [f"{name}:{line}" for line in find_changed_copies(tree)]
             self._defined |= {function.name: f"{name}:{function.lineno}" for function in functions}
-            self.openers |= {"<module>"} if _opens(tree) else set()
+            self.openers |= {"<module>"} if _opens_run(tree) else set()
             for function in functions:
                 self._read(name, function, lines)
-                self.openers |= {function.name} if _opens(function) or is_made(function, "task") else set()
+                self.openers |= {function.name} if _opens_run(function) or is_made(function, "task") else set()
 
     def _read(self, file: str, function: FunctionNode, lines: dict[str, int]) -> None:
         options = {word.arg: word.value for word in _options(function)}
@@ -72,17 +72,17 @@ class ProgramSources:
                 VariableChange(function.name, name, f"{file}:{line}") for name, line in outer_changes(function)
             ]
 
-    def flowing_into(self, called: str, origins: Sequence[str]) -> str:
+    def find_argument_origin(self, called: str, origins: Sequence[str]) -> str:
         """Return the first of some lines whose value reaches the arguments of a call; empty if none does."""
         for file, tree in self._trees.items():
             lines = {int(at.rpartition(":")[2]): at for at in origins if at.rpartition(":")[0] == file}
             makers = _makers(tree, lines, called)
             for scope in [tree, *(node for node in ast.walk(tree) if isinstance(node, FunctionNode))]:
-                if found := _DataFlow(scope, called, lines, makers).into_call():
+                if found := _DataFlow(scope, called, lines, makers).find_call_origin():
                     return found
         return ""
 
-    def flowing_to(self, at: str, origins: Sequence[str]) -> str:
+    def find_line_origin(self, at: str, origins: Sequence[str]) -> str:
         """Return the first of some lines whose value decides what happens in another line; empty if none does."""
         file, _, number = at.rpartition(":")
         tree = self._trees.get(file)
@@ -96,13 +96,13 @@ class ProgramSources:
         found = [flow.origin(node) for node in ast.walk(tree) if getattr(node, "lineno", 0) == int(number)]
         return next((one for one in found if one), "")
 
-    def passes_over(self, called: str) -> str:
+    def find_catch_all(self, called: str) -> str:
         """Return where an `except` catches everything that a call raises."""
         for file, tree in self._trees.items():
             for node in ast.walk(tree):
                 if isinstance(node, ast.Try) and any(calls(part, called) for part in node.body):
                     for handler in node.handlers:
-                        if handler.type is None or TAKES_ALL & {_last(one) for one in ast.walk(handler.type)}:
+                        if handler.type is None or TAKES_ALL & {_last_part(one) for one in ast.walk(handler.type)}:
                             return f"{file}:{handler.lineno}"
         return ""
 
@@ -113,7 +113,7 @@ class ProgramSources:
                 if isinstance(node, FunctionNode) and node.name == function:
                     lines = [
                         part.lineno for part in ast.walk(node)
-                        if isinstance(part, ast.Attribute) and part.attr in WRITTEN and _last(part.value) in OWNERS
+                        if isinstance(part, ast.Attribute) and part.attr in WRITTEN and _last_part(part.value) in OWNERS
                     ]  # fmt: skip
                     return f"{file}:{min(lines)}" if lines else f"{file}:{node.lineno}"
         return ""
@@ -131,7 +131,7 @@ class ProgramSources:
         return ""
 
 
-def _parsed(text: str) -> ast.Module | None:
+def _parse_source(text: str) -> ast.Module | None:
     try:
         return ast.parse(text)
     except SyntaxError:
@@ -143,12 +143,12 @@ def _options(function: FunctionNode) -> Iterator[ast.keyword]:
         yield from decorator.keywords if isinstance(decorator, ast.Call) else ()
 
 
-def _last(node: ast.AST) -> str:
+def _last_part(node: ast.AST) -> str:
     """Return the last part of a dotted name."""
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
-def _opens(scope: ast.Module | FunctionNode) -> bool:
+def _opens_run(scope: ast.Module | FunctionNode) -> bool:
     """Return whether a run is opened in this very function."""
     functions = [node for node in ast.walk(scope) if isinstance(node, FunctionNode) and node is not scope]
     inner = {part for function in functions for part in ast.walk(function)}
@@ -196,7 +196,7 @@ class _DataFlow:
                 return self._lines[node.lineno]
         return ""
 
-    def into_call(self) -> str:
+    def find_call_origin(self) -> str:
         """Return the line that some argument of the call comes from."""
         for node in self._body:
             if isinstance(node, ast.Call) and name_of(node) == self._called:

@@ -81,12 +81,12 @@ def _run(order: LaunchOrder) -> int:
         return 1
     # The user's program: print the error and return an exit code, as an interpreter does.
     except BaseException as error:
-        traceback.print_exception(error.with_traceback(_own_part(error.__traceback__)))
+        traceback.print_exception(error.with_traceback(_strip_server_frames(error.__traceback__)))
         return 1
     return 0
 
 
-def _own_part(trace: TracebackType | None) -> TracebackType | None:
+def _strip_server_frames(trace: TracebackType | None) -> TracebackType | None:
     """Strip the frames of the fork server from a traceback."""
     while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, "<frozen runpy>"):
         trace = trace.tb_next

@@ -8,7 +8,7 @@ from typing import Any, get_args, get_type_hints
 from perdure.values.codec.plain_classes import is_class
 
 
-def annotated_classes(function: Callable[..., Any]) -> Iterator[type]:
+def iterate_annotated_classes(function: Callable[..., Any]) -> Iterator[type]:
     """Return the classes in the annotations of a function."""
     for annotation in _hints(function).values():
         yield from _classes(annotation)

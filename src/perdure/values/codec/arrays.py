@@ -28,7 +28,7 @@ _ARRAY: Final = Decoder(tuple[str, list[int], str, bytes])
 _SCALAR: Final = Decoder(tuple[str, bytes])
 
 
-def late_leaves(kind: type) -> dict[type, Leaf]:
+def find_loaded_leaves(kind: type) -> dict[type, Leaf]:
     """Return the numpy types, if numpy has been imported: arrays, and `kind` if it is a scalar."""
     numpy = sys.modules.get("numpy")
     if numpy is None or not hasattr(numpy, "generic"):

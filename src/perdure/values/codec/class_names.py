@@ -38,7 +38,7 @@ def find_class(name: str) -> type | None:
     """Return the class with a stored name, if a module that the program has imported defines it."""
     module, _, qualified = name.partition(":")
     for namespace in _namespaces(module):
-        found = _within(namespace, qualified)
+        found = _find_in_namespace(namespace, qualified)
         if found is not None and class_name(found).partition("[")[0] == name.partition("[")[0]:
             return found
     return None
@@ -52,7 +52,7 @@ def _namespaces(module: str) -> Iterator[Mapping[str, Any]]:
             yield _module_namespace(found)
 
 
-def _within(namespace: Mapping[str, Any], qualified: str) -> type | None:
+def _find_in_namespace(namespace: Mapping[str, Any], qualified: str) -> type | None:
     path, bracket, _ = qualified.partition("[")
     found: Any = None
     for part in path.split("."):
@@ -60,10 +60,10 @@ def _within(namespace: Mapping[str, Any], qualified: str) -> type | None:
         if not is_class(found):
             return None
         namespace = namespace_of(found)
-    return _parametrized(found, qualified) if bracket else found
+    return _find_parametrized(found, qualified) if bracket else found
 
 
-def _parametrized(generic: type, qualified: str) -> type:
+def _find_parametrized(generic: type, qualified: str) -> type:
     """Return the form of a generic model that the program has made, such as `Page[Flight]`; else the generic class."""
     made = [cls for cls in _subclasses(generic) if _qualified(cls) == qualified]
     return made[-1] if made else generic

@@ -168,7 +168,7 @@ LEAVES: Final[dict[type, Leaf]] = {
 }
 
 
-def late_leaves() -> dict[type, Leaf]:
+def find_loaded_leaves() -> dict[type, Leaf]:
     """Return the zone types of modules that have been imported."""
     found: dict[type, Any] = {}
     for module, name in (("zoneinfo", "ZoneInfo"), ("pydantic_core", "TzInfo")):

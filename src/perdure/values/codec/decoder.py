@@ -62,7 +62,7 @@ def decode(data: bytes, *, ours: bool = False) -> Any:
     except msgspec.ValidationError:
         pass  # not plain, or nested deeper
     except _MALFORMED as error:
-        raise _malformed(error) from None
+        raise _malformed_error(error) from None
     else:
         if not ours and ENCODE(value) != data:
             raise CorruptValue(_OTHER_FORM)
@@ -80,17 +80,17 @@ def _parse(data: bytes | memoryview) -> Any:
     try:
         node = MIXED.decode(data)
     except _MALFORMED as error:
-        raise _malformed(error) from None
+        raise _malformed_error(error) from None
     # bytes(): comparing with a memoryview goes item by item.
     if ENCODE(node) != bytes(data):
         raise CorruptValue(_OTHER_FORM)
     return node
 
 
-def _malformed(error: Exception) -> ValueProblem:
+def _malformed_error(error: Exception) -> ValueProblem:
     if isinstance(error, RecursionError):
         _need_stack(3 * limits.VALUE_DEPTH_MAX)
-        return _too_deep()
+        return _too_deep_error()
     if isinstance(error, MemoryError):
         return ValueTooLarge("the stored value does not fit into memory")
     return CorruptValue(f"the stored bytes are not a value: {error}")
@@ -102,7 +102,7 @@ def _need_stack(frames: int) -> None:
         _need_stack(frames - 1)
 
 
-def _too_deep() -> ValueTooLarge:
+def _too_deep_error() -> ValueTooLarge:
     return ValueTooLarge(f"the stored value is nested more than {limits.VALUE_DEPTH_MAX} deep")
 
 
@@ -116,7 +116,7 @@ def _load(node: Any, depth: int) -> Any:
     if kind is Raw:
         return _load(_parse(memoryview(node)), depth)
     if depth >= limits.VALUE_DEPTH_MAX:
-        raise _too_deep()
+        raise _too_deep_error()
     if kind is dict:
         for key, item in node.items():
             if type(item) not in SCALARS:
@@ -227,7 +227,7 @@ def _load_part(part: Any, depth: int) -> Any:
 
 
 @contextmanager
-def as_plain_dicts() -> Iterator[None]:
+def decode_as_dicts() -> Iterator[None]:
     """Within this block, objects of unregistered classes are decoded as dicts, with their name under `class`."""
     token = _PLAINLY.set(True)
     try:
@@ -255,8 +255,8 @@ def _load_object(node: list[Any], depth: int) -> Any:
     if rest and not (rest[0] and shape.has_aside):
         raise CorruptValue(f"the stored {name!r} has more parts than {type_name(entry.cls)} accepts")
     fields = registry.upgrade_fields(entry, version, fields)
-    fields = _guarded(name, lambda: fit(shape, entry.cls, name, fields, runs_code=entry.runs_code))
-    value = _guarded(name, lambda: shape.make(entry.cls, fields, rest[0] if rest else {}))
+    fields = _build_guarded(name, lambda: fit(shape, entry.cls, name, fields, runs_code=entry.runs_code))
+    value = _build_guarded(name, lambda: shape.make(entry.cls, fields, rest[0] if rest else {}))
     if type(value) is not entry.cls:
         raise UnknownType(f"the stored {name!r} decodes to {type_name(type(value))}, not {type_name(entry.cls)}")
     return value
@@ -281,13 +281,13 @@ def _unknown_hint(name: str) -> str:
 def _load_quick(entry: registry.RegisteredClass, fields: dict[str, Any], depth: int) -> Any:
     """Load an object of a class that occurs by the thousand."""
     if depth >= limits.VALUE_DEPTH_MAX:
-        raise _too_deep()
+        raise _too_deep_error()
     for name, item in fields.items():
         if type(item) not in SCALARS:
             fields[name] = _load(item, depth)
     shape = entry.shape
     assert shape is not None
-    return _guarded(entry.name, lambda: shape.make(entry.cls, fields, {}))
+    return _build_guarded(entry.name, lambda: shape.make(entry.cls, fields, {}))
 
 
 def _load_error(node: list[Any], depth: int) -> Exception:
@@ -312,8 +312,8 @@ def _load_error(node: list[Any], depth: int) -> Exception:
 
 def _make_error(kind: Any, told: tuple[str, int, str], args: Any, attributes: dict[str, Any]) -> Exception:
     if kind is None:
-        return exceptions.failed(*told, tuple(args), attributes)
-    made: Exception = _guarded(told[0], lambda: exceptions.rebuild(kind, tuple(args), attributes))
+        return exceptions.make_step_failed(*told, tuple(args), attributes)
+    made: Exception = _build_guarded(told[0], lambda: exceptions.rebuild(kind, tuple(args), attributes))
     return made
 
 
@@ -325,7 +325,7 @@ def _check_parts(name: Any, version: Any, *mappings: Any) -> None:
             raise CorruptValue(f"the stored {name!r} has no fields")
 
 
-def _guarded(name: str, make: Callable[[], Any]) -> Any:
+def _build_guarded(name: str, make: Callable[[], Any]) -> Any:
     try:
         return make()
     except ValueProblem:

@@ -17,7 +17,7 @@ from perdure.errors import ValueTooLarge
 from perdure.values import limits
 from perdure.values.codec import arrays, dates, exceptions, leaves, registry, standard_collections
 from perdure.values.codec.fields import Shape
-from perdure.values.codec.refusals import Refusal, TooDeep, key_step, not_storable, type_name
+from perdure.values.codec.refusals import Refusal, TooDeep, key_step, refuse_type, type_name
 from perdure.values.codec.restored import Restored
 from perdure.values.codec.tags import ENCODE, SCALARS, STRUCTURES, ExtensionTag
 
@@ -112,12 +112,12 @@ def is_plain(value: list[Any] | dict[Any, Any]) -> bool:
         seen += len(dicts_below) + len(lists_below)
         # A list that holds another one twice, and so on, is small in memory but grows exponentially when written.
         if seen > limits.VALUE_BYTES_MAX:
-            raise _too_many()
+            raise _too_many_refusal()
         dicts, lists = dicts_below, lists_below
     return False
 
 
-def _too_many() -> Refusal:
+def _too_many_refusal() -> Refusal:
     return Refusal(f"more than {limits.VALUE_BYTES_MAX} elements", ValueTooLarge)
 
 
@@ -146,14 +146,14 @@ class ValueWalk:
         leaf = _LEAVES.get(kind)
         if leaf is not None:
             return Ext(leaf.tag, leaf.dump(value))
-        return self._other(value, depth)
+        return self._walk_other(value, depth)
 
     def _spend(self, elements: int, depth: int) -> None:
         if depth >= limits.VALUE_DEPTH_MAX:
             raise TooDeep
         self._left -= elements
         if self._left < 0:
-            raise _too_many()
+            raise _too_many_refusal()
 
     def _list(self, value: list[Any], depth: int) -> list[Any]:
         if self._safe.issuperset(map(type, value)):
@@ -171,16 +171,16 @@ class ValueWalk:
             for item in value:
                 out.append(self.dump(item, depth))  # noqa: PERF401 - its length tells the path of a refusal
         except Refusal as refusal:
-            refusal.at(value, f"[{len(out) - opened}]")
+            refusal.add_step(value, f"[{len(out) - opened}]")
             raise
         return out
 
-    def _set(self, value: set[Any] | frozenset[Any], depth: int) -> list[Any]:
+    def _walk_set(self, value: set[Any] | frozenset[Any], depth: int) -> list[Any]:
         check_collisions(value)
         try:
             encoded = [ENCODE(self.dump(item, depth)) for item in value]
         except Refusal as refusal:
-            refusal.at(value, "{*}")
+            refusal.add_step(value, "{*}")
             raise
         opened = STRUCTURES[ExtensionTag.SET if type(value) is set else ExtensionTag.FROZENSET]
         return [opened, *map(Raw, sorted(encoded))]
@@ -196,7 +196,7 @@ class ValueWalk:
             for key, item in value.items():
                 out[key] = self.dump(item, depth)
         except Refusal as refusal:
-            refusal.at(value, key_step(key))
+            refusal.add_step(value, key_step(key))
             raise
         return out
 
@@ -217,7 +217,7 @@ class ValueWalk:
                 step = key_step(key)
                 out.append(self.dump(item, depth))
         except Refusal as refusal:
-            refusal.at(value, step)
+            refusal.add_step(value, step)
             raise
         return out
 
@@ -231,7 +231,7 @@ class ValueWalk:
             content = self._elements(value, depth + 1, [])
         return [STRUCTURES[ExtensionTag.COLLECTION], name, argument, content]
 
-    def _other(self, value: Any, depth: int) -> Any:
+    def _walk_other(self, value: Any, depth: int) -> Any:
         entry = registry.entry_to_store(type(value))
         if entry is not None and entry.shape is not None:
             self._spend(0, depth)
@@ -241,12 +241,12 @@ class ValueWalk:
             return self._error(value, entry, depth + 1)
         leaf = _find_leaf(type(value))
         if leaf is None:
-            raise not_storable(type(value))
+            raise refuse_type(type(value))
         return Ext(leaf.tag, leaf.dump(value))
 
     def _object(self, value: Any, entry: registry.RegisteredClass, shape: Shape, depth: int) -> list[Any]:
-        fields = self._fields(value, _taken(shape.take, value), depth)
-        aside = _taken(shape.extra_data, value)
+        fields = self._fields(value, _take_fields(shape.take, value), depth)
+        aside = _take_fields(shape.extra_data, value)
         more = [self._fields(value, aside, depth)] if aside else []
         return [STRUCTURES[ExtensionTag.OBJECT], entry.name, entry.version, fields, *more]
 
@@ -269,10 +269,10 @@ class ValueWalk:
         state = {key: self._part(given, depth) for key, given in attributes.items() if leaves.is_utf8(key)}
         if sum(len(memoryview(part)) for part in (*parts, *state.values()) if part is not None) > exceptions.BYTES_MAX:
             args, parts, state = (args,), [None], {}
-        if not exceptions.can_return(error) or (None in parts and exceptions.needs_its_arguments(error)):
+        if not exceptions.can_return(error) or (None in parts and exceptions.needs_arguments(error)):
             version = exceptions.TOLD
-        shown = [self._shown(given, part) for given, part in zip(args, parts, strict=True)]
-        more = {key: self._shown(attributes[key], part) for key, part in state.items()}
+        shown = [self._show_part(given, part) for given, part in zip(args, parts, strict=True)]
+        more = {key: self._show_part(attributes[key], part) for key, part in state.items()}
         text = self.dump(exceptions.text_of(error), depth)
         return [STRUCTURES[ExtensionTag.ERROR], name, version, text, shown, more]
 
@@ -288,8 +288,8 @@ class ValueWalk:
             self._left = left
         return Raw(encoded) if len(encoded) <= exceptions.PART_BYTES_MAX else None
 
-    def _shown(self, value: Any, part: Raw | None) -> Any:
-        return self.dump(exceptions.shown(value), 0) if part is None else part
+    def _show_part(self, value: Any, part: Raw | None) -> Any:
+        return self.dump(exceptions.limited_repr(value), 0) if part is None else part
 
 
 _CONTAINERS: Final = cast(
@@ -299,8 +299,8 @@ _CONTAINERS: Final = cast(
         tuple: ValueWalk._tuple,
         dict: ValueWalk._dict,
         Restored: ValueWalk._dict,
-        set: ValueWalk._set,
-        frozenset: ValueWalk._set,
+        set: ValueWalk._walk_set,
+        frozenset: ValueWalk._walk_set,
         **dict.fromkeys(standard_collections.NAMES, ValueWalk._collection),
     },
 )
@@ -308,12 +308,12 @@ _CONTAINERS: Final = cast(
 
 def _find_leaf(kind: type) -> leaves.Leaf | None:
     """Return a leaf type whose module was imported after this one."""
-    found = leaves.late_leaves() | dates.late_leaves() | arrays.late_leaves(kind)
+    found = leaves.find_loaded_leaves() | dates.find_loaded_leaves() | arrays.find_loaded_leaves(kind)
     _LEAVES.update(found)
     return found.get(kind)
 
 
-def _taken(take: Callable[[Any], dict[str, Any]], value: Any) -> dict[str, Any]:
+def _take_fields(take: Callable[[Any], dict[str, Any]], value: Any) -> dict[str, Any]:
     try:
         return take(value)
     except Refusal:

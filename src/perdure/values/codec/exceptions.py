@@ -87,7 +87,7 @@ def text_of(error: BaseException) -> str:
 
 def attributes_of(error: BaseException) -> dict[str, Any]:
     """Return the attributes of an exception besides its arguments, including notes."""
-    found = {name: _read(member, error) for name, member in _members(type(error)).items()}
+    found = {name: _read_member(member, error) for name, member in _members(type(error)).items()}
     own = {k: v for k, v in vars(error).items() if type(k) is str and not k.startswith(_OWN_ATTRIBUTES)}
     return {name: value for name, value in found.items() if value is not None} | own
 
@@ -102,26 +102,26 @@ def _members(kind: type) -> dict[str, Any]:
     }
 
 
-def _read(member: Any, error: BaseException) -> Any:
+def _read_member(member: Any, error: BaseException) -> Any:
     try:
         return member.__get__(error)
     except AttributeError:
         return None
 
 
-def shown(value: Any) -> str:
+def limited_repr(value: Any) -> str:
     """Return the repr that replaces an argument which cannot be stored."""
     return _safe_text(lambda: _SHORT.repr(value), value)
 
 
-def _short() -> reprlib.Repr:
+def _make_repr() -> reprlib.Repr:
     short = reprlib.Repr()
     short.maxstring = short.maxother = short.maxlong = _REPR_CHARACTERS_MAX
     short.maxlist = short.maxtuple = short.maxset = short.maxfrozenset = short.maxdict = 20
     return short
 
 
-_SHORT: Final = _short()
+_SHORT: Final = _make_repr()
 
 
 def _safe_text(tell: Callable[[], str], value: Any) -> str:
@@ -132,7 +132,7 @@ def _safe_text(tell: Callable[[], str], value: Any) -> str:
         return f"<{type_name(type(value))}>"
 
 
-def needs_its_arguments(error: BaseException) -> bool:
+def needs_arguments(error: BaseException) -> bool:
     """Return whether the exception cannot be rebuilt with a repr in place of an argument."""
     return isinstance(error, ExceptionGroup)
 
@@ -204,7 +204,7 @@ def check_rebuilds(kind: type[Exception]) -> None:
         )
 
 
-def failed(name: str, version: int, text: str, args: Any, attributes: dict[str, Any]) -> StepFailed:
+def make_step_failed(name: str, version: int, text: str, args: Any, attributes: dict[str, Any]) -> StepFailed:
     """Return the `StepFailed` that replaces an exception whose type is not registered or cannot be rebuilt."""
     hint = f"it was {name}; " + ("it cannot be rebuilt" if version == TOLD else StepFailed.hint)
     error = StepFailed(text, hint=hint, type_name=name, args=args)

@@ -67,11 +67,11 @@ def fit(shape: Shape, cls: type, name: str, fields: dict[str, Any], *, runs_code
     wanted = list(names)
     extra = [field for field in fields if field not in wanted]
     if extra and not shape.accepts(cls):
-        raise _changed(cls, name, f"was stored with {extra[0]!r}, which {type_name(cls)} does not have")
+        raise _changed_error(cls, name, f"was stored with {extra[0]!r}, which {type_name(cls)} does not have")
     fitting = {field: fields[field] if field in fields else _default(shape, cls, field, runs_code) for field in wanted}
     for field, value in fitting.items():
         if value is MISSING:
-            raise _changed(cls, name, f"was stored without {field!r}, which {type_name(cls)} needs")
+            raise _changed_error(cls, name, f"was stored without {field!r}, which {type_name(cls)} needs")
     return fitting | {field: fields[field] for field in extra}
 
 
@@ -82,7 +82,7 @@ def _default(shape: Shape, cls: type, field: str, runs_code: bool) -> Any:
     return default.make() if runs_code or default.factory in HARMLESS else MISSING
 
 
-def _changed(cls: type, name: str, what: str) -> UnknownType:
+def _changed_error(cls: type, name: str, what: str) -> UnknownType:
     hint = f'if the class has changed, raise its version= and write @perdure.upcaster("{name}", ...)'
     return UnknownType(f"{name!r} {what}", hint=hint)
 

@@ -175,7 +175,7 @@ FRACTION: Final = Leaf(ExtensionTag.FRACTION.value, _dump_fraction, _load_fracti
 PATH: Final = Leaf(ExtensionTag.PATH.value, _dump_path, _load_path)
 
 
-def late_leaves() -> dict[type, Leaf]:
+def find_loaded_leaves() -> dict[type, Leaf]:
     """Return the types of modules that have been imported: no value of them exists before that."""
     wanted = {("fractions", "Fraction"): FRACTION} | {("pathlib", name): PATH for name in _PATHS}
     # A module that is still being imported lacks names; the next call finds them.

@@ -55,9 +55,9 @@ class PydanticModel(Shape):
         given = {name: value for name, value in fields.items() if name in declared}
         extra = {name: value for name, value in fields.items() if name not in declared}
         given_names = {name for name in fields if name not in unset}
-        return _model(cls, given, given_names, extra if self.accepts(cls) else None, self._private(cls, private))
+        return _model(cls, given, given_names, extra if self.accepts(cls) else None, self._read_private(cls, private))
 
-    def _private(self, cls: Any, stored: dict[str, Any]) -> dict[str, Any] | None:
+    def _read_private(self, cls: Any, stored: dict[str, Any]) -> dict[str, Any] | None:
         """Return private attributes: the stored ones, else their defaults."""
         from pydantic_core import PydanticUndefined
 

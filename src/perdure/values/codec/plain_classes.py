@@ -52,7 +52,7 @@ def is_class(value: object) -> bool:
     return type in _bases(type(value))
 
 
-def plain_shape(cls: type) -> Shape:
+def make_plain_shape(cls: type) -> Shape:
     """Return the shape of a plain data class. Raises Refusal with the reason for any other class."""
     if not _has_known_metaclass(cls):
         raise Refusal("its metaclass may run code")

@@ -22,13 +22,13 @@ class Refusal(Exception):
         self.undeclared = undeclared
         self.trail: list[tuple[Any, str]] = []
 
-    def at(self, container: Any, step: str) -> None:
+    def add_step(self, container: Any, step: str) -> None:
         """Record one step of the path, from the inside out."""
         self.trail.append((container, step))
 
     def to_error(self, path: str) -> ValueProblem:
         """Return the error to raise, with the whole path."""
-        error = self.error(f"{path}{_shown(self.trail)}: {self.reason}")
+        error = self.error(f"{path}{_format_trail(self.trail)}: {self.reason}")
         if isinstance(error, NotStorable):
             error.undeclared = self.undeclared
         return error
@@ -47,7 +47,7 @@ class TooDeep(Refusal):
             seen = first.setdefault(id(container), depth)
             if seen != depth:
                 down = list(reversed(self.trail))
-                start, end = (path + _shown(down[:at][::-1]) for at in (seen, depth))
+                start, end = (path + _format_trail(down[:at][::-1]) for at in (seen, depth))
                 return NotStorable(f"{end}: refers back to {start}; a circular reference cannot be stored")
         return super().to_error(path)
 
@@ -61,7 +61,7 @@ def key_step(key: Any) -> str:
     if type(key) is str:
         if key.isidentifier() and len(key) <= _KEY_CHARACTERS_MAX:
             return f".{key}"
-        return f"[{_cut(key)!r}]"
+        return f"[{_truncate(key)!r}]"
     if type(key) in (int, bool, float, type(None)):
         return f"[{key!r}]" if type(key) is not int or key.bit_length() < 128 else "[<int>]"
     return f"[<{type_name(type(key))}>]"
@@ -103,7 +103,7 @@ _HANDLES: Final = frozenset(
 """Modules whose objects are handles of this process and cannot be restored."""
 
 
-def not_storable(kind: type) -> Refusal:
+def refuse_type(kind: type) -> Refusal:
     """Return the refusal of a type, with matching advice."""
     name = type_name(kind)
     advice = _ADVICE.get(f"{kind.__module__}.{kind.__qualname__}")
@@ -112,18 +112,18 @@ def not_storable(kind: type) -> Refusal:
     if advice is None and str(kind.__module__).partition(".")[0] in _HANDLES:
         advice = "it belongs to this process; store what is needed to open it again"
     if advice is None:
-        advice = f'register it with @perdure.stored("{_suggested(kind)}")'
+        advice = f'register it with @perdure.stored("{_suggest_name(kind)}")'
         if not has_fields(kind):
             advice = f"make it a dataclass, store its data (vars(value)), or {advice}"
             advice += ", with __perdure_store__ and __perdure_load__"
     return Refusal(f"{name} cannot be stored; {advice}")
 
 
-def needs_registration(kind: type, reason: str) -> Refusal:
+def refuse_unregistered(kind: type, reason: str) -> Refusal:
     """Return the refusal of a data class that cannot be built without running its code."""
     return Refusal(
         f"{type_name(kind)} cannot be stored by itself: {reason}; "
-        f'register it with @perdure.stored("{_suggested(kind)}")'
+        f'register it with @perdure.stored("{_suggest_name(kind)}")'
     )
 
 
@@ -140,16 +140,16 @@ def has_fields(kind: type) -> bool:
     return not issubclass(kind, type) and any(hasattr(kind, mark) for mark in marks)
 
 
-def _suggested(kind: type) -> str:
+def _suggest_name(kind: type) -> str:
     """`FlightSeat` -> `flight-seat`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", kind.__name__).lower()
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     return text if len(text) <= _KEY_CHARACTERS_MAX else text[: _KEY_CHARACTERS_MAX - 1] + "…"
 
 
-def _shown(trail: list[tuple[Any, str]]) -> str:
+def _format_trail(trail: list[tuple[Any, str]]) -> str:
     steps = [step for _, step in reversed(trail)]
     if len(steps) > _STEPS_SHOWN_MAX:
         steps = [*steps[:_STEPS_SHOWN_MAX], "…"]

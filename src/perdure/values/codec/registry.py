@@ -15,11 +15,11 @@ from weakref import WeakKeyDictionary
 from perdure.errors import NotStorable, UnknownType, WrongType
 from perdure.values import limits, locks
 from perdure.values.codec import exceptions
-from perdure.values.codec.annotations import annotated_classes
+from perdure.values.codec.annotations import iterate_annotated_classes
 from perdure.values.codec.class_names import class_name, find_class
 from perdure.values.codec.fields import Shape
-from perdure.values.codec.plain_classes import is_class, plain_shape
-from perdure.values.codec.refusals import Refusal, has_fields, needs_registration, type_name
+from perdure.values.codec.plain_classes import is_class, make_plain_shape
+from perdure.values.codec.refusals import Refusal, has_fields, refuse_unregistered, type_name
 from perdure.values.codec.sdk_types import import_package
 from perdure.values.codec.shapes import shape_of
 
@@ -120,7 +120,7 @@ def upcaster(name: str, from_version: int) -> Callable[[AnyUpcaster], AnyUpcaste
     def register(function: AnyUpcaster) -> AnyUpcaster:
         with _lock:
             known = _upcasters.get((name, from_version))
-            if known is not None and not _same_place(known, function):
+            if known is not None and not _is_same_place(known, function):
                 raise NotStorable(f"{name!r} has two upcasters from version {from_version}")
             _upcasters[name, from_version] = function
         return function
@@ -220,7 +220,7 @@ def entry_to_read(name: str) -> RegisteredClass | None:
         return entry
     if cls not in _plain:
         try:
-            _remember(RegisteredClass(class_name(cls), 1, cls, plain_shape(cls), runs_code=False))
+            _remember(RegisteredClass(class_name(cls), 1, cls, make_plain_shape(cls), runs_code=False))
         except Refusal as refusal:  # told by its stored name: the class itself is not asked for anything
             raise UnknownType(
                 f"the stored {name!r} is not a plain data class: {refusal.reason}",
@@ -235,9 +235,9 @@ def _find_plain(name: str) -> type | None:
 
 def _entry_of_plain(cls: type) -> RegisteredClass:
     try:
-        return RegisteredClass(class_name(cls), 1, cls, plain_shape(cls), runs_code=False)
+        return RegisteredClass(class_name(cls), 1, cls, make_plain_shape(cls), runs_code=False)
     except Refusal as refusal:
-        raise needs_registration(cls, refusal.reason) from None
+        raise refuse_unregistered(cls, refusal.reason) from None
 
 
 def _remember(entry: RegisteredClass) -> None:
@@ -258,7 +258,7 @@ def _register_package(name: str) -> None:
 
 def _declare_annotated() -> None:
     for function in list(_annotated):
-        for cls in annotated_classes(function):
+        for cls in iterate_annotated_classes(function):
             if has_fields(cls) and cls not in _by_class:
                 try:
                     _declared[_entry_of_plain(cls).name] = cls
@@ -306,7 +306,7 @@ def _upcast(function: Upcaster, name: str, version: int, fields: FieldValues) ->
 def _add(entry: RegisteredClass) -> None:
     with _lock:
         known, other = _by_name.get(entry.name), _by_class.get(entry.cls)
-        if known is not None and not _same_place(known.cls, entry.cls):
+        if known is not None and not _is_same_place(known.cls, entry.cls):
             raise NotStorable(
                 f"{entry.name!r} is already the name of {type_name(known.cls)}, not of {type_name(entry.cls)}",
                 hint="each class needs a name of its own",
@@ -321,7 +321,7 @@ def _add_derived() -> None:
     """Register exceptions that were derived from registered ones since the last call."""
     with _lock:
         for base in list(_exception_bases):
-            for kind in _derived(base):
+            for kind in _iterate_derived(base):
                 # Skips exceptions with their own name and those that cannot be rebuilt. Of two made by the same code,
                 # the newer counts.
                 if kind not in _by_class and exceptions.rebuilds(kind):
@@ -330,10 +330,10 @@ def _add_derived() -> None:
                     )
 
 
-def _derived(base: type[Exception]) -> Iterator[type[Exception]]:
+def _iterate_derived(base: type[Exception]) -> Iterator[type[Exception]]:
     for kind in base.__subclasses__():
         yield kind
-        yield from _derived(kind)
+        yield from _iterate_derived(kind)
 
 
 def _shape(cls: type) -> Shape | None:
@@ -356,6 +356,6 @@ def _check_name(name: str, version: int) -> None:
         raise NotStorable(f"the version of {name!r} must be an int from 1, not {version!r}")
 
 
-def _same_place(one: Any, other: Any) -> bool:
+def _is_same_place(one: Any, other: Any) -> bool:
     """Return whether the same code made both: a reloaded module, or a notebook cell run again."""
     return bool(one.__module__ == other.__module__ and one.__qualname__ == other.__qualname__)

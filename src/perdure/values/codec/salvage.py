@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, Final
 
-from perdure.values.codec.exceptions import shown
+from perdure.values.codec.exceptions import limited_repr
 from perdure.values.codec.refusals import has_fields, type_name
 from perdure.values.codec.shapes import shape_of
 from perdure.values.codec.standard_collections import NAMES
@@ -22,7 +22,7 @@ _NUMBER_MAX: Final = 2**63
 
 def salvage(value: Any) -> dict[str, Any]:
     """Return plain data that tells what a value was: `{"repr": ..., "data": ...}`."""
-    return {"repr": shown(value), "data": _Salvage().reduce(value, 0)}
+    return {"repr": limited_repr(value), "data": _Salvage().reduce(value, 0)}
 
 
 class _Salvage:
@@ -47,7 +47,7 @@ class _Salvage:
             return self._dict(value, depth)
         fields = _fields(value)
         if fields is None:
-            return self._text(shown(value))
+            return self._text(limited_repr(value))
         return {"class": type_name(kind), **self._dict(fields, depth)}
 
     def _text(self, text: str) -> str:
@@ -60,7 +60,10 @@ class _Salvage:
 
     def _dict(self, items: Mapping[Any, Any], depth: int) -> dict[str, Any]:
         some = islice(items.items(), max(self._elements, 0) + 1)
-        return {self._text(key if type(key) is str else shown(key)): self.reduce(item, depth + 1) for key, item in some}
+        return {
+            self._text(key if type(key) is str else limited_repr(key)): self.reduce(item, depth + 1)
+            for key, item in some
+        }
 
 
 def _fields(value: Any) -> dict[str, Any] | None:

@@ -36,13 +36,13 @@ def shape_of(cls: type) -> Shape | None:
         return PydanticModel()
     # Only in the class itself: a subclass without the decorator has attributes that are not fields.
     if "__attrs_attrs__" in own:
-        return _without_init(AttrsObject(), cls)
+        return _require_empty_object(AttrsObject(), cls)
     if "__dataclass_fields__" in own:
-        return _without_init(DataclassObject(), cls)
+        return _require_empty_object(DataclassObject(), cls)
     return None
 
 
-def _without_init(shape: Shape, cls: type) -> Shape:
+def _require_empty_object(shape: Shape, cls: type) -> Shape:
     """Check that an empty object can be created."""
     try:
         object.__new__(cls)
@@ -54,7 +54,7 @@ def _without_init(shape: Shape, cls: type) -> Shape:
     return shape
 
 
-def _filled(cls: type, fields: dict[str, Any]) -> Any:
+def _fill_object(cls: type, fields: dict[str, Any]) -> Any:
     made: Any = object.__new__(cls)
     for name, value in fields.items():
         object.__setattr__(made, name, value)  # bypasses the __setattr__ of a frozen class
@@ -81,7 +81,7 @@ class DataclassObject(Shape):
         return read_fields(value, self.names(type(value)))
 
     def make(self, cls: type, fields: dict[str, Any], aside: dict[str, Any]) -> Any:
-        return _filled(cls, fields)
+        return _fill_object(cls, fields)
 
 
 _ATTRS_HASH: Final = "_attrs_cached_hash"
@@ -112,7 +112,7 @@ class AttrsObject(Shape):
         code = getattr(cls.__hash__, "__code__", None)
         if _ATTRS_HASH in getattr(code, "co_names", ()):
             fields = {**fields, _ATTRS_HASH: None}
-        return _filled(cls, fields)
+        return _fill_object(cls, fields)
 
 
 class StructObject(Shape):

@@ -65,7 +65,7 @@ _PLAIN_LEVELS: Final = 7
 _MIXED_LEVELS: Final = 6
 
 
-def _nested(scalars: Any, innermost: Any, levels: int) -> Any:
+def _nest_type(scalars: Any, innermost: Any, levels: int) -> Any:
     """Return the type of containers `levels` deep. msgspec has no recursive type for them.
 
     Each level doubles the work of building a decoder: seven take half a millisecond.
@@ -81,8 +81,8 @@ def _nested(scalars: Any, innermost: Any, levels: int) -> Any:
 
 _SCALAR: Final[Any] = None | bool | int | float | str
 
-PLAIN: Final[Decoder[Any]] = Decoder(_nested(_SCALAR, _SCALAR, _PLAIN_LEVELS))
+PLAIN: Final[Decoder[Any]] = Decoder(_nest_type(_SCALAR, _SCALAR, _PLAIN_LEVELS))
 """Decodes native msgpack, a few levels deep: the usual case needs no second pass."""
 
-MIXED: Final[Decoder[Any]] = Decoder(_nested(_SCALAR | Ext, Raw, _MIXED_LEVELS))
+MIXED: Final[Decoder[Any]] = Decoder(_nest_type(_SCALAR | Ext, Raw, _MIXED_LEVELS))
 """Decodes everything, with `Raw` for deeper levels."""

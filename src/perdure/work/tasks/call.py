@@ -9,7 +9,7 @@ from typing import Any
 from perdure.kernel.awaitables import is_async, is_awaitable
 
 
-async def called(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+async def call_task(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call the function of a task and return its result."""
     result = call(*args, **kwargs) if is_async(call) else await asyncio.to_thread(call, *args, **kwargs)
     while is_awaitable(result):

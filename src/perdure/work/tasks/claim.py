@@ -52,7 +52,7 @@ class TakeRun(ClaimRun):
     def _choose(self) -> Script[ReadyTaskRow | None]:
         [entry, found] = yield [
             Statement("get_agent_state", (self._owner, SPACE, self._queue)),
-            self._next(0),
+            self._next_statement(0),
         ]
         rules = next((rules_of(value) for value, *_ in entry), QueueLimits())
         if rules.paused or not found:
@@ -75,7 +75,7 @@ class TakeRun(ClaimRun):
         earliest = first_number(pace) - (rules.rate_ms - interval) if pace and rules.rate else 0
         if (rules.concurrency and running >= rules.concurrency) or now < earliest:
             return None
-        [found] = yield [self._next(rules.per_key)]
+        [found] = yield [self._next_statement(rules.per_key)]
         if not found:
             return None
         if rules.rate:
@@ -83,7 +83,7 @@ class TakeRun(ClaimRun):
             yield [Statement("set_rate_limit", (*queue, round(begun + interval)))]
         return ReadyTaskRow(*found[0])
 
-    def _next(self, per_key: int) -> Statement:
+    def _next_statement(self, per_key: int) -> Statement:
         now = self._engine.store.clock.wall_ms()
         return Statement("next_tasks", (self._owner, self._queue, now, self._names, per_key, CANDIDATES))
 

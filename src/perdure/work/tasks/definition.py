@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.errors import WrongType, WrongValue
-from perdure.kernel.awaitables import is_async, plain, refuse_generators
-from perdure.kernel.names import named
+from perdure.kernel.awaitables import is_async, refuse_generators, require_plain
+from perdure.kernel.names import check_storable_name
 from perdure.run.function import signature_of
 from perdure.values.durations import Duration, seconds_of
 from perdure.values.limits import RETRY_BACKOFF_SECONDS
-from perdure.values.numbers import seconds, whole_number
+from perdure.values.numbers import require_whole_number, seconds
 
 if TYPE_CHECKING:
     from perdure.kernel.engine import Engine
@@ -36,10 +36,10 @@ class TaskOptions(msgspec.Struct, frozen=True):
     key: TaskKey = None
 
     def __post_init__(self) -> None:
-        named(self.queue, "the name of a queue", empty=False)
+        check_storable_name(self.queue, "the name of a queue", empty=False)
         if type(self.priority) is not int or abs(self.priority) > PRIORITY_MAX:
             raise WrongValue(f"priority={self.priority!r}: must be an int of at most {PRIORITY_MAX}; higher runs first")
-        whole_number("retries", self.retries, 0)
+        require_whole_number("retries", self.retries, 0)
         seconds("backoff", self.backoff)
         if self.delay is not None:
             seconds_of(self.delay, "delay")
@@ -50,7 +50,7 @@ class TaskDefinition:
 
     def __init__(self, call: Callable[..., Any], name: str | None, options: TaskOptions, *, awaits: bool) -> None:
         self.call = call
-        self.name = named(str(name or getattr(call, "__name__", type(call).__name__)), "a task's name")
+        self.name = check_storable_name(str(name or getattr(call, "__name__", type(call).__name__)), "a task's name")
         refuse_generators(call, self.name)
         if not awaits and is_async(call):
             raise WrongType(f"{self.name} is async: use AsyncAgent, whose tasks are awaited")
@@ -59,7 +59,7 @@ class TaskDefinition:
         parameters = self._signature.parameters
         self.wants_run = "run" in parameters and parameters["run"].default is inspect.Parameter.empty
         """Whether the function takes the open run as parameter `run`."""
-        self._must_know(options.key)
+        self._require_parameter(options.key)
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the input of a run, by parameter name. A wrong call raises the usual TypeError."""
@@ -68,14 +68,14 @@ class TaskDefinition:
         elif "run" in kwargs:
             raise WrongType(f"{self.name}() gets its run from Perdure: do not pass run=")
         else:
-            bound = self._without_run().bind(*args, **kwargs)
+            bound = self._drop_run_parameter().bind(*args, **kwargs)
         return dict(bound.arguments)
 
-    def _without_run(self) -> inspect.Signature:
+    def _drop_run_parameter(self) -> inspect.Signature:
         parameters = [parameter for parameter in self._signature.parameters.values() if parameter.name != "run"]
         return self._signature.replace(parameters=parameters)
 
-    def bound(self, given: Any, run: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def bind_input(self, given: Any, run: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the positional and keyword arguments for an input."""
         names = self._signature.parameters
         if not isinstance(given, dict) or not set(given) <= set(names):
@@ -85,7 +85,7 @@ class TaskDefinition:
         bound = inspect.BoundArguments(self._signature, {name: values[name] for name in names if name in values})
         return bound.args, bound.kwargs
 
-    def _must_know(self, key: TaskKey) -> None:
+    def _require_parameter(self, key: TaskKey) -> None:
         known = self._signature.parameters
         if isinstance(key, str) and key not in known:
             raise WrongValue(f"key={key!r}: {self.name} has no such parameter; it has {', '.join(known) or 'none'}")
@@ -95,15 +95,15 @@ class TaskDefinition:
         if key is None:
             return ""
         if not isinstance(key, str):
-            return _checked(plain(key(**given), key))
-        self._must_know(key)
+            return _check_key(require_plain(key(**given), key))
+        self._require_parameter(key)
         bound = inspect.BoundArguments(self._signature, dict(given))
         bound.apply_defaults()
-        return _checked(bound.arguments[key])
+        return _check_key(bound.arguments[key])
 
 
-def _checked(key: Any) -> str:
-    return named("" if key is None else str(key), "the key of a run", error=WrongValue)
+def _check_key(key: Any) -> str:
+    return check_storable_name("" if key is None else str(key), "the key of a run", error=WrongValue)
 
 
 class Tasks(dict[str, Any]):

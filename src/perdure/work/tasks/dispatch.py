@@ -90,14 +90,14 @@ class Dispatcher:
         self._draining.set()
         self._kick.set()
 
-    def next_run(self) -> TakenRun | None:
+    def take_next_run(self) -> TakenRun | None:
         """Return the next run for a task slot that just became free, or None if the slot should end.
 
         Several slots claim at the same time, so that they share commits.
         """
         taken = None
         try:
-            taken = None if self.draining else self._take_of(self._known_ready())
+            taken = None if self.draining else self._take_of(self._read_cached_ready())
         except StoreProblem:
             pass  # the dispatch loop will meet the same problem and handles it
         finally:
@@ -127,7 +127,7 @@ class Dispatcher:
                 continue
             taken = None
             try:
-                taken = self._next(may_have_come)
+                taken = self._wait_for_next(may_have_come)
             finally:
                 if taken is None:
                     self._slots.release()
@@ -141,11 +141,11 @@ class Dispatcher:
 
     # -- finding ------------------------------------------------------------------------------------------------------
 
-    def _next(self, may_have_come: Callable[[], bool]) -> TakenRun | None:
+    def _wait_for_next(self, may_have_come: Callable[[], bool]) -> TakenRun | None:
         """Wait for the next run; None once the worker is drained."""
         while not self.draining:
             try:
-                found = self._found(may_have_come)
+                found = self._find_run(may_have_come)
             except (StoreFenced, StoreClosed, StoreForked):
                 raise
             except StoreProblem:
@@ -157,10 +157,10 @@ class Dispatcher:
             self._kick.clear()
         return None
 
-    def _found(self, may_have_come: Callable[[], bool]) -> TakenRun | None:
+    def _find_run(self, may_have_come: Callable[[], bool]) -> TakenRun | None:
         now, wall = time.monotonic(), self._engine.store.clock.wall_ms()
         if may_have_come() or now >= self._look_at or (self._due and wall >= self._due):
-            taken = self._take_of(self._ready())
+            taken = self._take_of(self._read_ready())
             if taken is not None:
                 self._look_at = 0.0  # there may be more
                 return taken
@@ -168,7 +168,7 @@ class Dispatcher:
             self._look_at = now + limits.WORKER_LOOK_SECONDS
         if now >= self._dead_at:
             self._dead_at = now + limits.TAKEOVER_POLL_SECONDS
-            return self._left_by_dead()
+            return self._claim_abandoned()
         return None
 
     def _take_of(self, queues: Sequence[str]) -> TakenRun | None:
@@ -178,15 +178,15 @@ class Dispatcher:
                 return taken
         return None
 
-    def _known_ready(self) -> list[str]:
+    def _read_cached_ready(self) -> list[str]:
         """Return the ready queues, cached for a moment."""
         at, queues = self._known
         if time.monotonic() - at > KNOWN_SECONDS:
-            queues = self._ready()
+            queues = self._read_ready()
             self._known = (time.monotonic(), queues)
         return queues
 
-    def _ready(self) -> list[str]:
+    def _read_ready(self) -> list[str]:
         """Return the queues that have work for this worker, most urgent first."""
         store, owner = self._engine.store, self._engine.stream
         now, names = store.clock.wall_ms(), names_of(list(tasks_of(self._engine)))
@@ -200,7 +200,7 @@ class Dispatcher:
         first = {queue: ReadyTaskRow(*rows[0]) for queue, rows in found.items() if rows}
         return sorted(first, key=lambda queue: (-first[queue].priority, first[queue].at))
 
-    def _left_by_dead(self) -> TakenRun | None:
+    def _claim_abandoned(self) -> TakenRun | None:
         """Claim a run whose worker is proven dead, or whose lease has expired."""
         for run_id in self._orphans():
             taken = self._submit(TakeOverRun(self._engine, run_id))
@@ -210,15 +210,15 @@ class Dispatcher:
         return None
 
     def _orphans(self) -> Iterator[str]:
-        store, tenancy = self._engine.store, self._engine.tenancy
+        store, lease_keeper = self._engine.store, self._engine.lease_keeper
         rows = store.read("held_tasks", (self._engine.stream, store.clock.boot_ms()))
-        alive: dict[Holder | None, bool] = {tenancy.process: True}
+        alive: dict[Holder | None, bool] = {lease_keeper.process: True}
         for run_id, task, queue, *row in rows:
             if task not in tasks_of(self._engine) or (self._queues is not None and queue not in self._queues):
                 continue
             lease: Lease = lease_of(tuple(row), store.one_host)
             if lease.process not in alive:
-                alive[lease.process] = counts_as_alive(lease, tenancy)
+                alive[lease.process] = counts_as_alive(lease, lease_keeper)
             if not alive[lease.process]:
                 yield run_id
 
@@ -246,7 +246,7 @@ class Dispatcher:
 def _retry(engine: Engine, options: TaskOptions, attempt: int) -> Callable[[BaseException], tuple[int, int]]:
     """Return the function that decides when a failed run is retried after this attempt."""
 
-    def again(error: BaseException) -> tuple[int, int]:
+    def plan_retry(error: BaseException) -> tuple[int, int]:
         if isinstance(error, PASSING):
             return engine.store.clock.wall_ms() + int(AFTER_TROUBLE_SECONDS * 1000), attempt - 1
         # Misuse of Perdure or a human decision gives the same error on every retry.
@@ -256,7 +256,7 @@ def _retry(engine: Engine, options: TaskOptions, attempt: int) -> Callable[[Base
         delay = min(options.backoff * 2 ** (attempt - 1), limits.RETRY_BACKOFF_SECONDS_MAX)
         return engine.store.clock.wall_ms() + max(1, int(delay * 1000)), attempt
 
-    return again
+    return plan_retry
 
 
 def task_of(taken: TakenRun) -> str:
@@ -265,7 +265,7 @@ def task_of(taken: TakenRun) -> str:
     return taken.claim.task
 
 
-def run_of(taken: TakenRun) -> str:
+def run_id_of(taken: TakenRun) -> str:
     """Return the id of a claimed run."""
     assert isinstance(taken.claim, TakeRun)
     return taken.claim.run_id
@@ -275,7 +275,7 @@ def is_suspect(run: RunCore) -> bool:
     """Return whether workers seem to die of this run. Raises `RunPoisoned` when that is certain enough."""
     deaths = run.ledger.deaths_alone()
     if deaths >= limits.DEATHS_MAX:
-        told = f"{deaths} workers in a row died while running {run.id!r}, {run.ledger.last_done()}"
+        told = f"{deaths} workers in a row died while running {run.id!r}, {run.ledger.describe_last_done()}"
         raise RunPoisoned(told, hint=run.hint_of(RunPoisoned))
     return run.ledger.deaths() >= limits.DEATHS_SUSPECT
 

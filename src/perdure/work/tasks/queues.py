@@ -9,8 +9,8 @@ import msgspec
 
 from perdure.data import state
 from perdure.errors import WrongValue
-from perdure.journal.queue_rules import SPACE, QueueLimits, rules_in, rules_of, stored_form
-from perdure.kernel.names import named
+from perdure.journal.queue_rules import SPACE, QueueLimits, rules_in, rules_of, to_state_value
+from perdure.kernel.names import check_storable_name
 from perdure.kernel.protocol import Protocol, Read
 from perdure.store.base import Store
 from perdure.values.durations import Duration, seconds_of
@@ -49,17 +49,17 @@ class QueueInfo(msgspec.Struct, frozen=True):
 
 def change_rules(engine: Engine, queue: str, **changes: Any) -> Protocol[None]:
     """Change some rules of a queue; the others stay."""
-    named(queue, "the name of a queue", empty=False)
+    check_storable_name(queue, "the name of a queue", empty=False)
     yield Read(engine.ensure_agent)
     owner = yield Read(lambda: engine.stream)
 
     def make(value: Any) -> Any:
-        return stored_form(msgspec.structs.replace(rules_in(value), **changes))
+        return to_state_value(msgspec.structs.replace(rules_in(value), **changes))
 
     yield from state.change(engine, [state.ask_update(engine, (owner, SPACE, queue), make, None)])
 
 
-def read_limits(
+def check_limits(
     concurrency: int | None, per_key: int | None, rate: str | tuple[int, Duration] | None
 ) -> dict[str, int]:
     """Check the limits of a queue. None removes a limit."""

@@ -16,13 +16,13 @@ from perdure.journal.project import order_text
 from perdure.journal.task_starts import QueueRun, RequeueRun
 from perdure.kernel.agent_write import enclosing_buffer, write
 from perdure.kernel.identity import Identity
-from perdure.kernel.names import named
+from perdure.kernel.names import check_storable_name
 from perdure.kernel.protocol import Pause, Protocol, Read
-from perdure.kernel.scope import current
+from perdure.kernel.scope import current_frame
 from perdure.platform.failpoints import Site
-from perdure.records.tasks import run_awaited
+from perdure.records.tasks import encode_awaited_run
 from perdure.run import wait as waiting
-from perdure.run.answers import current_user
+from perdure.run.answers import find_current_user
 from perdure.run.core import RunCore, core_of
 from perdure.run.function import CallOptions, CallSignature, DurableFunction
 from perdure.run.listing import has_unstorable
@@ -35,7 +35,7 @@ from perdure.store.base import Store
 from perdure.store.rows import RunRow, read_entry, read_run, task_in
 from perdure.values import codec
 from perdure.values.durations import Duration, seconds_of
-from perdure.values.hints import for_run
+from perdure.values.hints import insert_run_id
 from perdure.values.limits import AWAITED_LOOK_SECONDS, WAIT_POLL_SECONDS
 from perdure.work.tasks.definition import TaskDefinition, TaskOptions
 
@@ -50,25 +50,25 @@ def start(
     engine: Engine, task: TaskDefinition, options: TaskOptions, run_id: str, given: dict[str, Any], *, awaits: bool
 ) -> Protocol[None]:
     """Queue a run: with the enclosing body or item, as a step of the enclosing run, or at once."""
-    named(run_id, "run's id")
-    frame = current()
+    check_storable_name(run_id, "run's id")
+    frame = current_frame()
     within = frame is not None and frame.run.store is engine.store
 
     def ask() -> QueueRun:
         engine.ensure_agent()
         parent = frame.run.head.stream if frame is not None and within else 0
-        return _asked(engine, engine.stream, task, options, run_id, given, parent)
+        return _make_request(engine, engine.stream, task, options, run_id, given, parent)
 
     if frame is not None and within and frame.buffer is None:
-        wanted = _recorded(engine, task.name, ask, awaits)
+        wanted = _make_step(engine, task.name, ask, awaits)
         begin = partial(call_step, frame, wanted, wanted.options, (run_id, given), {})
         parking = core_of(frame).parking
-        yield from begin() if parking is None else parking.counted(begin)
+        yield from begin() if parking is None else parking.execute_counted(begin)
     else:
         yield from write(engine, Site.TASK, [(yield Read(ask))])
 
 
-def _asked(
+def _make_request(
     engine: Engine,
     owner: int,
     task: TaskDefinition,
@@ -96,7 +96,7 @@ def _asked(
     return QueueRun(queued, made)
 
 
-def _recorded(engine: Engine, name: str, ask: Callable[[], QueueRun], awaits: bool) -> DurableFunction:
+def _make_step(engine: Engine, name: str, ask: Callable[[], QueueRun], awaits: bool) -> DurableFunction:
     """Return a step whose only write is the queued run."""
 
     def queue(run: str, input: dict[str, Any]) -> None:
@@ -124,11 +124,11 @@ def retry_run(engine: Engine, run_id: str, by: str | None) -> Protocol[bool]:
     Returns whether a worker will take the run; otherwise it goes on when its program opens it.
     """
     if (yield Read(has_unstorable, (engine.store, engine.name, run_id))):
-        told = PendingOrder(r.Order.RETRY, "", by or current_user())
+        told = PendingOrder(r.Order.RETRY, "", by or find_current_user())
         yield from give_order(engine, engine.name, run_id, told)
         return bool((yield Read(engine.store.read, ("get_task", (engine.stream, run_id)))))
     owner = yield Read(lambda: engine.stream if engine.is_known() else 0)
-    wanted = RequeueRun((owner, engine.name, named(run_id, "run's id")), by or current_user())
+    wanted = RequeueRun((owner, engine.name, check_storable_name(run_id, "run's id")), by or find_current_user())
     yield from write(engine, Site.TASK, [wanted])
     return True
 
@@ -144,7 +144,7 @@ class RunEnd(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-def ended(engine: Engine, run_id: str) -> RunEnd | None:
+def find_end(engine: Engine, run_id: str) -> RunEnd | None:
     """Return the end of a run, or None if it has not ended or will be retried by a worker."""
     store = engine.store
     task = task_in(store.read("get_task", (engine.stream, run_id))) if engine.is_known() else None
@@ -178,15 +178,15 @@ def _end_of(store: Store, run: RunRow) -> RunEnd | None:
 
 def result(engine: Engine, run_id: str, timeout: Duration | None) -> Protocol[Any]:
     """Wait for the end of a run and return its result. Inside a run this is a durable wait, which frees the worker."""
-    named(run_id, "run's id")
-    frame = current()
+    check_storable_name(run_id, "run's id")
+    frame = current_frame()
     if frame is not None and frame.run.store is engine.store and not frame.inside:
         return (yield from _result_in(core_of(frame), engine, run_id, timeout))
     clock = engine.store.clock
     until = None if timeout is None else clock.boot_ms() + seconds_of(timeout, "timeout") * 1000
     pause = WAIT_POLL_SECONDS / 4
     while True:
-        end: RunEnd | None = yield Read(ended, (engine, run_id))
+        end: RunEnd | None = yield Read(find_end, (engine, run_id))
         if end is not None:
             return (yield from _value(engine, run_id, end))
         if until is not None and clock.boot_ms() >= until:
@@ -203,12 +203,12 @@ def _result_in(run: RunCore, engine: Engine, run_id: str, timeout: Duration | No
         return r.WakeCondition("run", stream=owner, agent=engine.name, run=run_id)
 
     def look(waited: RecordedWait) -> Protocol[bool]:
-        end: RunEnd | None = yield Read(_ended_for, (run, engine, run_id))
+        end: RunEnd | None = yield Read(_find_end_for, (run, engine, run_id))
         if end is not None:
             yield from waiting.end_wait(run, waited, end.how, end.packed, end.text)
         return end is not None
 
-    ident, text = run_awaited(engine.name, run_id)
+    ident, text = encode_awaited_run(engine.name, run_id)
     # The end of a run in this store wakes the waiter. An agent that moves away does not, so poll for it.
     again = 0.0 if engine.name == run.engine.name else AWAITED_LOOK_SECONDS
     wait = WaitRequest("run", ident, text, waiting.deadline(run, timeout), want=want, polls=True, again=again)
@@ -222,10 +222,10 @@ def _result_in(run: RunCore, engine: Engine, run_id: str, timeout: Duration | No
     return (yield from _value(engine, run_id, RunEnd(waited.how, waited.value, waited.by)))
 
 
-def _ended_for(run: RunCore, engine: Engine, run_id: str) -> RunEnd | None:
+def _find_end_for(run: RunCore, engine: Engine, run_id: str) -> RunEnd | None:
     """Return the end of a run that another run waits for. One of their agents may have moved to this store alone."""
     try:
-        return ended(engine, run_id)
+        return find_end(engine, run_id)
     except RunNotFound as error:
         if engine.name == run.engine.name or not Identity(run.engine).arrivals:
             raise
@@ -249,4 +249,4 @@ def _value(engine: Engine, run_id: str, end: RunEnd) -> Protocol[Any]:
         return value
     cause = value if isinstance(value, BaseException) else None
     text = f"{type(value).__name__}: {value}" if cause is not None else str(value)
-    raise TaskFailed(f"run {run_id!r} has failed: {text}", hint=for_run(TaskFailed.hint, run_id)) from cause
+    raise TaskFailed(f"run {run_id!r} has failed: {text}", hint=insert_run_id(TaskFailed.hint, run_id)) from cause

@@ -80,7 +80,7 @@ class ThreadCache:
                 self._lives.popitem(last=False)
         return life
 
-    def last(self, thread: str, ns: str, life: int) -> LastCheckpoint:
+    def find_last(self, thread: str, ns: str, life: int) -> LastCheckpoint:
         """Return the checkpoint stored last, if it is from the same life."""
         found = self._last.get((thread, ns), _NOTHING)
         return found if found.life == life else _NOTHING

@@ -15,7 +15,7 @@ from perdure.errors import ForeignThread, WrongValue
 from perdure.journal import objects
 from perdure.journal.agent_writes import RequireRevision, SetKey
 from perdure.journal.retention_rules import OURS
-from perdure.kernel.names import named
+from perdure.kernel.names import check_storable_name
 from perdure.records import StateChange
 from perdure.values.limits import NAME_CHARACTERS_MAX
 
@@ -67,9 +67,9 @@ class ThreadIndex(msgspec.Struct, frozen=True):
         return self.revision > 0
 
 
-def checked_thread(thread: object) -> str:
+def check_thread(thread: object) -> str:
     """Check the id of a thread."""
-    return named(thread, "a thread's id", empty=False, most=NAME_CHARACTERS_MAX - _ROOM, error=WrongValue)
+    return check_storable_name(thread, "a thread's id", empty=False, most=NAME_CHARACTERS_MAX - _ROOM, error=WrongValue)
 
 
 def space_of(thread: str) -> str:
@@ -114,7 +114,7 @@ def _ids_of(thread: str) -> str:
     return _IDS + thread
 
 
-def unchanged(engine: Engine, index: ThreadIndex) -> RequireRevision:
+def require_unchanged(engine: Engine, index: ThreadIndex) -> RequireRevision:
     """Return the condition that the index is still as it was read."""
     return RequireRevision((engine.stream, space_of(index.thread)), index.revision)
 
@@ -164,7 +164,7 @@ def state_drop(engine: Engine, thread: str, key: str) -> SetKey:
     return SetKey((engine.stream, space_of(thread), _STATE + key))
 
 
-def everything_drop(engine: Engine, index: ThreadIndex) -> list[SetKey]:
+def delete_everything(engine: Engine, index: ThreadIndex) -> list[SetKey]:
     """Return the writes that delete the queue, the state and the ids of the turns of a thread."""
     space, ids = space_of(index.thread), _ids_of(index.thread)
     places = [(REGISTRY, index.thread)]
@@ -218,7 +218,7 @@ def refuse_foreign(engine: Engine, thread: str) -> None:
         raise ForeignThread(f"thread {thread!r} of agent {engine.name!r} was saved by LangGraph")
 
 
-def run_of(engine: Engine, index: ThreadIndex, number: int) -> str:
+def run_id_of(engine: Engine, index: ThreadIndex, number: int) -> str:
     """Return the id of the run that is a turn of a thread; a fork's first turns are runs of its origin."""
     return f"{owner_of(engine, index, number).thread}#{number}"
 

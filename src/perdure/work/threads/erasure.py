@@ -20,8 +20,8 @@ from perdure.journal import object_gc, run_erasure
 from perdure.journal.leases import Lease
 from perdure.journal.run_erasure import BEGINNING_BYTES, EraseEntries, EraseRun, IsHeld, RunErasurePlan, RunMoved
 from perdure.kernel.protocol import Protocol, Read, Submit
-from perdure.platform.process import this_process
-from perdure.run.answers import current_user
+from perdure.platform.process import identify_this_process
+from perdure.run.answers import find_current_user
 from perdure.run.lifecycle import ClaimedRun, load
 from perdure.run.listing import summary_of, task_of
 from perdure.store.base import Statement
@@ -63,7 +63,7 @@ def erase_dropped(engine: Engine, thread: str) -> Protocol[ErasedContent]:
         note = engine.store.scrub_note(gone.token)
         yield Submit(EraseEntries([*beside, *note]))
     if not gone.left:
-        unchanged = conversations.unchanged(engine, index)
+        unchanged = conversations.require_unchanged(engine, index)
         with suppress(VersionConflict):  # the thread has changed meanwhile: the next collection removes the note
             yield from state.commit(engine, [conversations.erasing_drop(engine, thread)], [unchanged])
     return gone
@@ -132,9 +132,9 @@ def _plan(engine: Engine, row: RunRow, token: str) -> RunErasurePlan | None:
         return None
     if not run.status.over:
         ledger, _ = load(engine, ClaimedRun(run.stream, 0, True))
-        if run.status == r.RunStatus.WAITING or ledger.in_doubt():
+        if run.status == r.RunStatus.WAITING or ledger.list_in_doubt():
             return None
-    told = (REASON, current_user())
+    told = (REASON, find_current_user())
     planned = run_erasure.plan(store, row, lambda change: _is_transient(engine, change), engine.stream, told)
     if planned.compaction is not None and engine.signer is None:
         return None  # only the owner of the key compacts
@@ -145,12 +145,14 @@ def _plan(engine: Engine, row: RunRow, token: str) -> RunErasurePlan | None:
 
 def _is_held(engine: Engine, stream: int) -> IsHeld:
     """Return the test for a process that has a run open. A lease of ours for a run not open here is left over."""
-    tenancy = engine.place.tenancy_if_any
+    lease_keeper = engine.place.tenancy_if_any
 
     def is_held(lease: Lease) -> bool:
-        if lease.process == this_process() and (tenancy is None or stream not in tenancy.open_streams):
+        if lease.process == identify_this_process() and (
+            lease_keeper is None or stream not in lease_keeper.open_streams
+        ):
             return False
-        return lease.alive()
+        return lease.is_alive()
 
     return is_held
 
@@ -184,4 +186,4 @@ def _first_shown(engine: Engine, index: ThreadIndex) -> int:
     """Return when the first turn began that the thread shows; 0 if it shows none."""
     if index.turns < index.first:
         return 0
-    return require_run_row(engine.store, engine.name, conversations.run_of(engine, index, index.first)).started_at
+    return require_run_row(engine.store, engine.name, conversations.run_id_of(engine, index, index.first)).started_at

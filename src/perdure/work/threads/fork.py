@@ -17,7 +17,7 @@ from perdure.work.threads.conversations import ThreadIndex, read_index
 from perdure.work.threads.erasure import erase_dropped, scrub
 from perdure.work.threads.history import require_quiet
 from perdure.work.threads.thread_state import state_after
-from perdure.work.threads.turn import LastTurn, last_turn
+from perdure.work.threads.turn import LastTurn, read_last_turn
 
 if TYPE_CHECKING:
     from perdure.kernel.engine import Engine
@@ -30,7 +30,7 @@ def fork(engine: Engine, thread: str, at: int | None, to: str) -> Protocol[None]
         number = index.turns if at is None else at
         if type(number) is not int or not index.first <= number <= index.turns:
             raise PointNotFound(f"thread {thread!r} has no turn {at}: it has {index.first} to {index.turns}")
-        last = yield Read(last_turn, (engine, index))
+        last = yield Read(read_last_turn, (engine, index))
         if last is not None and number == last.number and last.in_the_way:
             raise TurnUnfinished(f"turn {number} of thread {thread!r} has not ended")
         there: ThreadIndex = yield Read(read_index, (engine, to))
@@ -43,7 +43,9 @@ def fork(engine: Engine, thread: str, at: int | None, to: str) -> Protocol[None]
         if 0 < index.summary <= number:
             asks.append(conversations.summary_write(engine, to, index.summary))
         try:
-            yield from state.commit(engine, asks, [conversations.unchanged(engine, one) for one in (index, there)])
+            yield from state.commit(
+                engine, asks, [conversations.require_unchanged(engine, one) for one in (index, there)]
+            )
         except VersionConflict:
             continue  # one of the two has changed since it was read
         return
@@ -72,10 +74,10 @@ def drop_turns(engine: Engine, thread: str, first: int | None) -> Protocol[int]:
         asks = conversations.head_write(engine, msgspec.structs.replace(index, first=kept))
         if first is None:
             yield from _end_last(engine, index)
-            asks += yield Read(conversations.everything_drop, (engine, index))
+            asks += yield Read(conversations.delete_everything, (engine, index))
         asks.append((yield Read(conversations.erasing_write, (engine, thread, index.first))))
         try:
-            yield from state.commit(engine, asks, [conversations.unchanged(engine, index)])
+            yield from state.commit(engine, asks, [conversations.require_unchanged(engine, index)])
         except VersionConflict:
             continue
         return kept - index.first
@@ -83,7 +85,7 @@ def drop_turns(engine: Engine, thread: str, first: int | None) -> Protocol[int]:
 
 def _end_last(engine: Engine, index: ThreadIndex) -> Protocol[None]:
     """Cancel the last turn if it was killed, so that nobody resumes it while it is being erased."""
-    last: LastTurn | None = yield Read(last_turn, (engine, index))
+    last: LastTurn | None = yield Read(read_last_turn, (engine, index))
     if last is None or last.run.status.over:
         return
     told = PendingOrder(r.Order.CANCEL, "its thread was deleted", "the thread")

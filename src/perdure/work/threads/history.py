@@ -12,7 +12,7 @@ from perdure import records as r
 from perdure.errors import RunBusy, TurnUnfinished
 from perdure.journal import objects
 from perdure.journal.lineage import events_of
-from perdure.kernel.program_line import called, shown
+from perdure.kernel.program_line import format_call, format_value
 from perdure.kernel.protocol import Protocol, Read
 from perdure.run.core import view_of
 from perdure.run.history import effective
@@ -20,7 +20,7 @@ from perdure.run.ledger import Ledger
 from perdure.run.listing import RunSummary, summary_of
 from perdure.store.rows import require_run_row
 from perdure.values.clock import moment
-from perdure.work.threads.conversations import ThreadIndex, read_index, run_of
+from perdure.work.threads.conversations import ThreadIndex, read_index, run_id_of
 
 if TYPE_CHECKING:
     from perdure.kernel.engine import Engine
@@ -57,8 +57,8 @@ def turns_of(engine: Engine, thread: str) -> list[TurnInfo]:
 
 
 def _info(engine: Engine, index: ThreadIndex, number: int) -> TurnInfo:
-    run = run_of(engine, index, number)
-    summary, ledger = _opened(engine, run)
+    run = run_id_of(engine, index, number)
+    summary, ledger = _open_turn_run(engine, run)
     assert ledger.started is not None
     done = ledger.finished.result if ledger.finished is not None else b""
     result = objects.unpack(engine.store, done) if done else None
@@ -66,7 +66,7 @@ def _info(engine: Engine, index: ThreadIndex, number: int) -> TurnInfo:
     return TurnInfo(number, run, summary.status, moment(summary.started_at), given, result)
 
 
-def _opened(engine: Engine, run: str) -> tuple[RunSummary, Ledger]:
+def _open_turn_run(engine: Engine, run: str) -> tuple[RunSummary, Ledger]:
     summary = summary_of(engine.store, require_run_row(engine.store, engine.name, run))
     return summary, Ledger(events_of(engine.store, summary.stream, fork=summary.origin > 0))
 
@@ -83,17 +83,17 @@ def messages_of(engine: Engine, thread: str, *, raw: bool = False) -> list[Any]:
 
 def read_turn(engine: Engine, index: ThreadIndex, number: int, *, raw: bool = False) -> TurnMessages:
     """Return the messages of one turn that later turns see; with `raw`, all of them."""
-    run = run_of(engine, index, number)
+    run = run_id_of(engine, index, number)
     summary = summary_of(engine.store, require_run_row(engine.store, engine.name, run))
     events = list(effective(events_of(engine.store, summary.stream, fork=summary.origin > 0)))
     view = view_of(events)
     over = summary.status in (r.RunStatus.FAILED, r.RunStatus.CANCELLED)
     given_up = not view.replied and (over or (number < index.turns and summary.status != r.RunStatus.FINISHED))
     if raw or not given_up:
-        said = view.messages if raw else [(one.position, one.value) for one in view.conversation().shown()]
+        said = view.messages if raw else [(one.position, one.value) for one in view.conversation().list_visible()]
         pins = frozenset(at for at, pinned in view.pins.items() if pinned)
         return TurnMessages(number, run, tuple(said), pins, view.summary)
-    return TurnMessages(number, run, tuple(_kept(engine, events)), summary=view.summary)
+    return TurnMessages(number, run, tuple(_iterate_kept(engine, events)), summary=view.summary)
 
 
 class _DoneEffect(msgspec.Struct, frozen=True):
@@ -115,7 +115,7 @@ class _SaidMessage(msgspec.Struct, frozen=True):
     in_effect: bool
 
 
-def _kept(engine: Engine, events: Sequence[r.JournalEntry]) -> Iterator[tuple[int, bytes]]:
+def _iterate_kept(engine: Engine, events: Sequence[r.JournalEntry]) -> Iterator[tuple[int, bytes]]:
     """What stays of a turn that was given up: the user's message, and what changed the world.
 
     A tool call stays with its result. An effect whose result no message tells gets one that tells it.
@@ -130,7 +130,10 @@ def _kept(engine: Engine, events: Sequence[r.JournalEntry]) -> Iterator[tuple[in
         untold += [effect] if not pair else []
     yield from sorted(kept.items())
     for number, effect in enumerate(untold):
-        yield max(opened, default=0) + 1 + number, objects.pack(engine.store, _told(engine, effect), "message")[0]
+        yield (
+            max(opened, default=0) + 1 + number,
+            objects.pack(engine.store, _describe_effect(engine, effect), "message")[0],
+        )
 
 
 def _messages(events: Sequence[r.JournalEntry]) -> Iterator[_SaidMessage]:
@@ -171,19 +174,19 @@ def _has_part(message: Any, kind: str) -> bool:
     return any(isinstance(part, Mapping) and part.get("type") == kind for part in parts)
 
 
-def _told(engine: Engine, effect: _DoneEffect) -> dict[str, str]:
+def _describe_effect(engine: Engine, effect: _DoneEffect) -> dict[str, str]:
     arguments = objects.unpack(engine.store, effect.arguments) if effect.arguments else {}
-    what = called(effect.name, arguments if isinstance(arguments, Mapping) else {"arguments": arguments})
-    result = shown(objects.unpack(engine.store, effect.result)) if effect.result else "nothing"
+    what = format_call(effect.name, arguments if isinstance(arguments, Mapping) else {"arguments": arguments})
+    result = format_value(objects.unpack(engine.store, effect.result)) if effect.result else "nothing"
     return {"role": "assistant", "content": f"[This turn ended early. Before that, {what} was done: {result}]"}
 
 
 def require_quiet(engine: Engine, thread: str) -> Protocol[ThreadIndex]:
     """Return the index of a thread that is neither busy nor in doubt."""
-    from perdure.work.threads.turn import last_turn
+    from perdure.work.threads.turn import read_last_turn
 
     index: ThreadIndex = yield Read(read_index, (engine, thread))
-    last = yield Read(last_turn, (engine, index))
+    last = yield Read(read_last_turn, (engine, index))
     if last is not None and last.busy:
         raise RunBusy(f"turn {last.number} of thread {thread!r} is open in {last.run.holder}")
     if last is not None and last.doubtful and not last.run.status.over:

@@ -13,19 +13,19 @@ from perdure.journal import trees
 from perdure.records.threads import ThreadChannel
 from perdure.store.rows import require_run_row
 from perdure.values.clock import moment
-from perdure.values.codec.decoder import as_plain_dicts
+from perdure.values.codec.decoder import decode_as_dicts
 from perdure.values.hints import name_hint
-from perdure.work.threads.conversations import conversations, read_index, run_of
+from perdure.work.threads.conversations import conversations, read_index, run_id_of
 from perdure.work.threads.read import (
     EVERYTHING,
     CheckpointHeader,
     StoredCheckpoint,
-    newest,
-    open_place,
+    find_newest,
     places,
     point_at,
+    read_checkpoint,
+    read_writes,
     value_of,
-    writes_of,
 )
 from perdure.work.threads.write import ForeignValue
 
@@ -70,24 +70,24 @@ class PointInfo(msgspec.Struct, frozen=True):
     """The tasks with writes since this checkpoint."""
 
 
-def listed(engine: Engine) -> list[ThreadInfo]:
+def list_threads(engine: Engine) -> list[ThreadInfo]:
     """Return all threads of an agent, sorted by id, without reading their state."""
-    return sorted([*_own(engine), *saved(engine)], key=lambda thread: thread.id)
+    return sorted([*_iterate_conversations(engine), *list_saved_threads(engine)], key=lambda thread: thread.id)
 
 
-def _own(engine: Engine) -> Iterator[ThreadInfo]:
+def _iterate_conversations(engine: Engine) -> Iterator[ThreadInfo]:
     """The threads of `agent.thread`."""
     for thread in conversations(engine):
         index = read_index(engine, thread)
         if index.turns < index.first:
             continue
-        first, last = (run_of(engine, index, number) for number in (index.first, index.turns))
+        first, last = (run_id_of(engine, index, number) for number in (index.first, index.turns))
         began, ended = (require_run_row(engine.store, engine.name, run) for run in (first, last))
         turns = index.turns - index.first + 1
         yield ThreadInfo(thread, 0, moment(began.started_at), moment(ended.changed_at), last, "perdure", turns)
 
 
-def saved(engine: Engine) -> list[ThreadInfo]:
+def list_saved_threads(engine: Engine) -> list[ThreadInfo]:
     """Return the threads that a framework has saved, sorted by id."""
     found: list[ThreadInfo] = []
     after = ""
@@ -104,16 +104,16 @@ def history(engine: Engine, thread: str, ns: str | None = None, limit: int | Non
     """Return the checkpoints of a thread, newest first, of one or all namespaces. Raises `ThreadNotFound`."""
     found = places(engine, thread, ns, count=EVERYTHING if limit is None else limit)
     if not found:
-        raise missing(engine, thread)
+        raise not_found_error(engine, thread)
     return [_info(engine, place) for place in found]
 
 
 def _info(engine: Engine, place: CheckpointHeader) -> PointInfo:
-    point = open_place(engine, place)
-    meta = _plain(engine, point.put.meta, point.put.form)
+    point = read_checkpoint(engine, place)
+    meta = _to_plain(engine, point.put.meta, point.put.form)
     told: Mapping[str, Any] = meta if isinstance(meta, Mapping) else {}
     step, source = told.get("step"), told.get("source")
-    pending = writes_of(engine, place.thread, place.ns, place.id).get(place.id, ())
+    pending = read_writes(engine, place.thread, place.ns, place.id).get(place.id, ())
     return PointInfo(
         *(place.thread, place.ns, place.id, place.parent, place.run, moment(place.at)),
         step=step if type(step) is int else None,
@@ -123,24 +123,29 @@ def _info(engine: Engine, place: CheckpointHeader) -> PointInfo:
     )
 
 
-def _plain(engine: Engine, packed: bytes, form: str) -> Any:
+def _to_plain(engine: Engine, packed: bytes, form: str) -> Any:
     """Return a value for people; None if only a foreign serializer can read it."""
     if form:
         return None
-    with as_plain_dicts():
+    with decode_as_dicts():
         return trees.unpack(engine.store, packed)
 
 
 def state(engine: Engine, thread: str, at: str | None = None, ns: str = "") -> dict[str, Any]:
     """Return the channel values of a thread: the newest, or those of a checkpoint."""
-    with as_plain_dicts():
-        return {channel.name: value_of(engine, channel) for channel in _found(engine, thread, at, ns).put.channels}
+    with decode_as_dicts():
+        return {
+            channel.name: value_of(engine, channel) for channel in _find_checkpoint(engine, thread, at, ns).put.channels
+        }
 
 
 def diff(engine: Engine, thread: str, a: str, b: str | None, ns: str = "") -> list[trees.Change]:
     """Return the changes from one checkpoint to another, or to the newest, path by path."""
-    before, after = _channels(_found(engine, thread, a, ns)), _channels(_found(engine, thread, b, ns))
-    with as_plain_dicts():
+    before, after = (
+        _channels(_find_checkpoint(engine, thread, a, ns)),
+        _channels(_find_checkpoint(engine, thread, b, ns)),
+    )
+    with decode_as_dicts():
         return [
             change
             for name in dict.fromkeys([*before, *after])
@@ -164,14 +169,14 @@ def _changes(
         yield trees.Change((name,), "removed", before=value_of(engine, one))
 
 
-def _found(engine: Engine, thread: str, at: str | None, ns: str) -> StoredCheckpoint:
-    found = newest(engine, thread, ns) if at is None else point_at(engine, thread, ns, at)
+def _find_checkpoint(engine: Engine, thread: str, at: str | None, ns: str) -> StoredCheckpoint:
+    found = find_newest(engine, thread, ns) if at is None else point_at(engine, thread, ns, at)
     if found is None:
-        raise missing(engine, thread, at)
+        raise not_found_error(engine, thread, at)
     return found
 
 
-def missing(engine: Engine, thread: str, at: str | None = None) -> ThreadNotFound:
+def not_found_error(engine: Engine, thread: str, at: str | None = None) -> ThreadNotFound:
     """Return the error for a missing thread or checkpoint."""
     if at is not None and (ids := [place.id for place in places(engine, thread, None, count=5)]):
         return ThreadNotFound(
@@ -180,9 +185,9 @@ def missing(engine: Engine, thread: str, at: str | None = None) -> ThreadNotFoun
     if thread in conversations(engine):
         hint = "agent.thread(id) reads it: .messages, .state, .turns()"
         return ThreadNotFound(f"thread {thread!r} has turns, and no checkpoints", hint=hint)
-    names = [info.id for info in listed(engine)]
+    names = [info.id for info in list_threads(engine)]
     text = f"agent {engine.name!r} has no thread {thread!r}"
     return ThreadNotFound(text, hint=name_hint(thread, names, "`perdure threads` lists the threads"))
 
 
-__all__ = ["PointInfo", "ForeignValue", "ThreadInfo", "diff", "history", "listed", "missing", "state"]
+__all__ = ["PointInfo", "ForeignValue", "ThreadInfo", "diff", "history", "list_threads", "not_found_error", "state"]

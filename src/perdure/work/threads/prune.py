@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from perdure import records as r
-from perdure.journal.agent_writes import SetKey, landed_at
+from perdure.journal.agent_writes import SetKey, read_changes_at
 from perdure.journal.retention_rules import RetentionRule
 from perdure.kernel import agent_write
 from perdure.kernel.protocol import Protocol, Read
 from perdure.platform.failpoints import Site
 from perdure.store.base import Statement
 from perdure.work.threads.cache import cache_of
-from perdure.work.threads.read import CheckpointHeader, line, open_place, places
-from perdure.work.threads.trails import forgetting
+from perdure.work.threads.read import CheckpointHeader, line, places, read_checkpoint
+from perdure.work.threads.trails import delete_trail
 from perdure.work.threads.write import StaleThread, land
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ def delete(engine: Engine, thread: str) -> Protocol[int]:
 def delete_idle(engine: Engine, thread: str, since: int) -> Protocol[int]:
     """Delete a whole thread, unless it was written after `since` or is being written right now."""
     there: list[CheckpointHeader] = yield Read(places, (engine, thread, None))
-    found: ThreadDrop | None = yield Read(_dropping, (engine, thread, None))
+    found: ThreadDrop | None = yield Read(_make_drop, (engine, thread, None))
     if found is None or any(place.at > since for place in there):
         return 0
     heads = {place.ns: place.id for place in reversed(there)}
     still = [Statement("check_thread_head", (engine.stream, thread, *head), StaleThread) for head in heads.items()]
     try:
-        return (yield from _commit(engine, found, (yield Read(forgetting, (engine, thread))), still))
+        return (yield from _commit(engine, found, (yield Read(delete_trail, (engine, thread))), still))
     except StaleThread:
         return 0
 
@@ -54,7 +54,7 @@ def drop(engine: Engine, thread: str, points: PointKeys) -> Protocol[int]:
 
 def _drop(engine: Engine, thread: str, points: PointKeys | None) -> Protocol[int]:
     while True:
-        found: ThreadDrop | None = yield Read(_dropping, (engine, thread, points))
+        found: ThreadDrop | None = yield Read(_make_drop, (engine, thread, points))
         trail: list[SetKey] = (yield Read(_trail, (engine, thread))) if points is None else []
         if found is None:
             if trail:  # calls were started, but no checkpoint was written
@@ -76,10 +76,10 @@ def _commit(
 
 
 def _trail(engine: Engine, thread: str) -> list[SetKey]:
-    return forgetting(engine, thread) if engine.is_known() else []
+    return delete_trail(engine, thread) if engine.is_known() else []
 
 
-def _dropping(engine: Engine, thread: str, points: PointKeys | None) -> ThreadDrop | None:
+def _make_drop(engine: Engine, thread: str, points: PointKeys | None) -> ThreadDrop | None:
     """Return the record that drops checkpoints; None if there are none."""
     if not engine.is_known():
         return None
@@ -111,25 +111,25 @@ def _points_of_runs(engine: Engine, runs: Sequence[str]) -> dict[str, list[tuple
     for run in runs if engine.is_known() else ():
         for thread, ns, point in engine.store.read("thread_checkpoints_of_run", (engine.stream, str(run))):
             found.setdefault(thread, []).append((ns, point))
-    return {thread: _spared(engine, thread, points) for thread, points in found.items()}
+    return {thread: _select_unneeded_by_runs(engine, thread, points) for thread, points in found.items()}
 
 
-def _spared(engine: Engine, thread: str, points: PointKeys) -> list[tuple[str, str]]:
+def _select_unneeded_by_runs(engine: Engine, thread: str, points: PointKeys) -> list[tuple[str, str]]:
     """Leave out checkpoints that other runs still need."""
     going, kept = set(points), list[tuple[str, str]]()
     for ns in sorted({ns for ns, _ in points}):
         there = places(engine, thread, ns)
-        kept += _unneeded(engine, there, [place for place in there if (place.ns, place.id) in going])
+        kept += _select_unneeded_by_channels(engine, there, [place for place in there if (place.ns, place.id) in going])
     return kept
 
 
 def prune(engine: Engine, thread: str, keep: RetentionRule) -> Protocol[int]:
     """Drop older checkpoints of a thread, but never the newest of a namespace. Returns how many."""
-    points: PointKeys = yield Read(outnumbered, (engine, thread, keep))
+    points: PointKeys = yield Read(find_outnumbered, (engine, thread, keep))
     return (yield from drop(engine, thread, points))
 
 
-def outnumbered(engine: Engine, thread: str, keep: RetentionRule) -> list[tuple[str, str]]:
+def find_outnumbered(engine: Engine, thread: str, keep: RetentionRule) -> list[tuple[str, str]]:
     """Return the checkpoints that a rule does not keep and no other checkpoint needs."""
     spaces: dict[str, list[CheckpointHeader]] = {}
     for place in places(engine, thread, None):
@@ -142,11 +142,11 @@ def outnumbered(engine: Engine, thread: str, keep: RetentionRule) -> list[tuple[
             for number, place in enumerate(its)
             if number and ((keep.last and number >= keep.last) or (oldest and place.at < oldest))
         ]
-        gone += _unneeded(engine, its, going)
+        gone += _select_unneeded_by_channels(engine, its, going)
     return gone
 
 
-def _unneeded(
+def _select_unneeded_by_channels(
     engine: Engine, there: Sequence[CheckpointHeader], going: Sequence[CheckpointHeader]
 ) -> list[tuple[str, str]]:
     """Leave out checkpoints that are needed to compute the value of a channel."""
@@ -154,11 +154,11 @@ def _unneeded(
     needed: set[str] = set()
     for place in there if gone else ():
         if place.id not in gone:
-            needed.update(_needed(engine, place))
+            needed.update(_iterate_needed(engine, place))
     return [(place.ns, place.id) for place in going if place.id not in needed]
 
 
-def _needed(engine: Engine, place: CheckpointHeader) -> Iterator[str]:
+def _iterate_needed(engine: Engine, place: CheckpointHeader) -> Iterator[str]:
     """Yield earlier checkpoints that hold the channels this one omits, or the writes since then."""
     wanted: set[str] = set()
     for number, point in enumerate(line(engine, place.thread, place.ns, place.id)):
@@ -192,10 +192,10 @@ def _copies(engine: Engine, source: str, target: str) -> tuple[list[r.AgentChang
         return [], {}
     life, other = cache_of(engine).read_life(engine, source).number, cache_of(engine).read_life(engine, target).number
     found: list[r.ThreadPut | r.ThreadWrote] = [
-        open_place(engine, place).put for place in reversed(places(engine, source, None))
+        read_checkpoint(engine, place).put for place in reversed(places(engine, source, None))
     ]
     for ns, point, stream, seq in engine.store.read("writes_of_thread", (engine.stream, source)):
-        wrote = landed_at(engine.store, stream, seq, r.ThreadWrote)
+        wrote = read_changes_at(engine.store, stream, seq, r.ThreadWrote)
         found += [record for record in wrote if (record.thread, record.ns, record.id) == (source, ns, point)]
     made: list[r.AgentChange] = [msgspec.structs.replace(record, thread=target, life=other) for record in found]
     return made, {source: life, target: other}

@@ -10,7 +10,7 @@ import msgspec
 from perdure import records as r
 from perdure.errors import JournalDamaged
 from perdure.journal import trees
-from perdure.journal.agent_writes import landed_in
+from perdure.journal.agent_writes import decode_changes
 from perdure.records.threads import ThreadChannel, ThreadWrite
 from perdure.store.base import Row
 from perdure.values import codec
@@ -56,7 +56,7 @@ class PendingWrite(msgspec.Struct, frozen=True):
 # -- checkpoints ------------------------------------------------------------------------------------------------------
 
 
-def newest(engine: Engine, thread: str, ns: str) -> StoredCheckpoint | None:
+def find_newest(engine: Engine, thread: str, ns: str) -> StoredCheckpoint | None:
     """Return the newest checkpoint of a namespace."""
     if not engine.is_known():
         return None
@@ -72,14 +72,14 @@ def point_at(engine: Engine, thread: str, ns: str, point: str) -> StoredCheckpoi
 
 def _point(rows: Sequence[Row], thread: str, ns: str) -> StoredCheckpoint | None:
     for point, at, kind, body in rows:
-        return StoredCheckpoint(at, _put_in(kind, body, thread, ns, point))
+        return StoredCheckpoint(at, _find_put(kind, body, thread, ns, point))
     return None
 
 
-def _put_in(kind: int, body: bytes | None, thread: str, ns: str, point: str) -> r.ThreadPut:
+def _find_put(kind: int, body: bytes | None, thread: str, ns: str, point: str) -> r.ThreadPut:
     if body is None:
         raise JournalDamaged(f"the journal entry of checkpoint {point!r} of thread {thread!r} was erased")
-    for record in landed_in(kind, body, r.ThreadPut):
+    for record in decode_changes(kind, body, r.ThreadPut):
         if (record.thread, record.ns, record.id) == (thread, ns, point):
             return record
     raise JournalDamaged(f"the journal entry of checkpoint {point!r} of thread {thread!r} holds another checkpoint")
@@ -89,7 +89,7 @@ def line(engine: Engine, thread: str, ns: str, point: str) -> Iterator[StoredChe
     """Yield a checkpoint and its ancestors, nearest first, reading many at once."""
     while point and engine.is_known():
         rows = engine.store.read("thread_ancestors", (engine.stream, thread, ns, point, LINE))
-        found = [StoredCheckpoint(at, _put_in(kind, body, thread, ns, its)) for its, at, kind, body in rows]
+        found = [StoredCheckpoint(at, _find_put(kind, body, thread, ns, its)) for its, at, kind, body in rows]
         yield from found
         point = found[-1].put.parent if len(found) == LINE else ""
 
@@ -107,16 +107,16 @@ def places(
     return [CheckpointHeader(*row) for row in engine.store.read("thread_checkpoints_page", (*where, before, count))]
 
 
-def open_place(engine: Engine, place: CheckpointHeader) -> StoredCheckpoint:
+def read_checkpoint(engine: Engine, place: CheckpointHeader) -> StoredCheckpoint:
     """Return the full checkpoint of a place."""
     [(_, kind, _, body, _, _)] = engine.store.read("journal_entry", (place.stream, place.seq))
-    return StoredCheckpoint(place.at, _put_in(kind, body, place.thread, place.ns, place.id))
+    return StoredCheckpoint(place.at, _find_put(kind, body, place.thread, place.ns, place.id))
 
 
 # -- writes -----------------------------------------------------------------------------------------------------------
 
 
-def writes_of(
+def read_writes(
     engine: Engine, thread: str, ns: str, first: str, last: str | None = None
 ) -> dict[str, list[PendingWrite]]:
     """Return the writes that follow a checkpoint, or a range of them, by checkpoint id, in order of precedence."""
@@ -126,7 +126,7 @@ def writes_of(
         if body is not None:
             mine = [
                 record
-                for record in landed_in(kind, body, r.ThreadWrote)
+                for record in decode_changes(kind, body, r.ThreadWrote)
                 if (record.thread, record.ns, record.id) == (thread, ns, point)
             ]
             _merge(found.setdefault(point, {}), mine)
@@ -150,17 +150,17 @@ def _order(pending: PendingWrite) -> tuple[str, str, int]:
 
 def value_of(engine: Engine, record: ThreadChannel | ThreadWrite) -> Any:
     """Return the value of a channel or write; if a foreign serializer wrote it, its sealed bytes."""
-    value = opened(engine, record.value, record.form)
+    value = unpack_value(engine, record.value, record.form)
     return value[0] if isinstance(record, ThreadWrite) and record.alone else value
 
 
-def opened(engine: Engine, packed: bytes, form: str) -> Any:
+def unpack_value(engine: Engine, packed: bytes, form: str) -> Any:
     """Unpack a value. A form marks sealed bytes of a foreign serializer."""
-    value = _unpacked(engine, packed)
+    value = _unpack_cached(engine, packed)
     return ForeignValue(form, value) if form else value
 
 
-def _unpacked(engine: Engine, packed: bytes) -> Any:
+def _unpack_cached(engine: Engine, packed: bytes) -> Any:
     """Unpack a value, from cached bytes if this process stored or read it recently."""
     if packed[:1] != trees.TREE:
         return trees.unpack(engine.store, packed)

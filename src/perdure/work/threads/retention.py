@@ -18,11 +18,11 @@ from perdure.values.clock import moment
 from perdure.values.durations import Duration, seconds_of
 from perdure.work.threads import conversations, prune
 from perdure.work.threads import fork as forking
-from perdure.work.threads.conversations import ThreadIndex, read_index, run_of
+from perdure.work.threads.conversations import ThreadIndex, read_index, run_id_of
 from perdure.work.threads.erasure import erase_dropped
 from perdure.work.threads.fork import drop_turns
-from perdure.work.threads.listing import ThreadInfo, listed
-from perdure.work.threads.prune import PointKeys, delete_idle, drop, outnumbered
+from perdure.work.threads.listing import ThreadInfo, list_threads
+from perdure.work.threads.prune import PointKeys, delete_idle, drop, find_outnumbered
 
 if TYPE_CHECKING:
     from perdure.kernel.engine import Engine
@@ -49,7 +49,7 @@ class OutdatedThread(msgspec.Struct, frozen=True):
     first: int = 0
     """For `agent.thread`: the first turn that stays."""
 
-    def dropped(self) -> Iterator[DroppedVersion]:
+    def iterate_dropped(self) -> Iterator[DroppedVersion]:
         """Yield references for the check of what would still be in use."""
         if self.first:
             return  # turns are runs, whose entries compaction frees
@@ -63,7 +63,7 @@ def retain(
     engine: Engine, pattern: str, keep_last: int | None, keep_for: Duration | None, idle_for: Duration | None
 ) -> Protocol[None]:
     """Set the rule for a pattern of ids. A rule without limits removes the stored rule."""
-    keep = checkpoints.read_keep(keep_last, keep_for)
+    keep = checkpoints.parse_retention(keep_last, keep_for)
     idle = 0 if idle_for is None else max(1, int(seconds_of(idle_for, "idle_for") * 1000))
     yield from checkpoints.retain(engine, pattern, msgspec.structs.replace(keep, idle=idle), THREADS)
 
@@ -80,26 +80,26 @@ def _span(milliseconds: int) -> timedelta | None:
     return timedelta(milliseconds=milliseconds) if milliseconds else None
 
 
-def outdated(engine: Engine) -> Iterator[OutdatedThread]:
+def iterate_outdated(engine: Engine) -> Iterator[OutdatedThread]:
     """Yield what the rules do not keep, thread by thread."""
     rules = checkpoints.rules_of(engine, THREADS)
-    for thread in listed(engine) if rules else ():
-        found = _outdated(engine, thread, keep_of(rules, thread.id))
+    for thread in list_threads(engine) if rules else ():
+        found = _find_outdated(engine, thread, keep_of(rules, thread.id))
         if found.count:
             yield found
 
 
-def _outdated(engine: Engine, thread: ThreadInfo, keep: RetentionRule) -> OutdatedThread:
+def _find_outdated(engine: Engine, thread: ThreadInfo, keep: RetentionRule) -> OutdatedThread:
     if thread.framework == "perdure":
-        return _outdated_turns(engine, thread.id, keep, thread.at)
+        return _find_outdated_turns(engine, thread.id, keep, thread.at)
     since = engine.store.clock.wall_ms() - keep.idle
     if keep.idle and thread.at <= moment(since):
         return OutdatedThread(engine.stream, thread.id, thread.checkpoints, since=since)
-    points = outnumbered(engine, thread.id, keep) if keep.last or keep.milliseconds else []
+    points = find_outnumbered(engine, thread.id, keep) if keep.last or keep.milliseconds else []
     return OutdatedThread(engine.stream, thread.id, len(points), points)
 
 
-def _outdated_turns(
+def _find_outdated_turns(
     engine: Engine, thread: str, keep: RetentionRule, written: datetime | None = None
 ) -> OutdatedThread:
     """Apply a rule that counts turns: the newest `keep_last` turns stay, and those that began recently enough."""
@@ -109,13 +109,17 @@ def _outdated_turns(
     if not keep.last and not keep.milliseconds:
         return OutdatedThread(engine.stream, thread, 0, first=index.first)
     first = index.turns - keep.last + 1 if keep.last else index.turns
-    while keep.milliseconds and first > index.first and _began(engine, index, first - 1) > now - keep.milliseconds:
+    while (
+        keep.milliseconds
+        and first > index.first
+        and _read_turn_start(engine, index, first - 1) > now - keep.milliseconds
+    ):
         first -= 1
     return OutdatedThread(engine.stream, thread, max(0, first - index.first), first=first)
 
 
-def _began(engine: Engine, index: ThreadIndex, number: int) -> int:
-    return require_run_row(engine.store, engine.name, run_of(engine, index, number)).started_at
+def _read_turn_start(engine: Engine, index: ThreadIndex, number: int) -> int:
+    return require_run_row(engine.store, engine.name, run_id_of(engine, index, number)).started_at
 
 
 def delete(engine: Engine, thread: str) -> Protocol[int]:
@@ -129,7 +133,7 @@ def shorten(engine: Engine, thread: str, keep: RetentionRule) -> Protocol[int]:
     """Drop what a rule does not keep of a thread, whoever continues it. Returns how many turns or checkpoints."""
     if not (yield Read(_has_turns, (engine, thread))):
         return (yield from prune.prune(engine, thread, keep))
-    found: OutdatedThread = yield Read(_outdated_turns, (engine, thread, keep))
+    found: OutdatedThread = yield Read(_find_outdated_turns, (engine, thread, keep))
     return (yield from forking.shorten(engine, thread, found.first)) if found.count else 0
 
 
@@ -140,16 +144,16 @@ def _has_turns(engine: Engine, thread: str) -> bool:
 
 def apply_retention(engine: Engine, tell: Callable[[str, int, int], None]) -> int:
     """Drop what the rules do not keep, and erase dropped turns. Returns how many checkpoints were dropped."""
-    found, gone = list(outdated(engine)), 0
+    found, gone = list(iterate_outdated(engine)), 0
     for number, one in enumerate(found, start=1):
-        gone += drive_sync(engine.store, _dropping(engine, one))
+        gone += drive_sync(engine.store, _drop_outdated(engine, one))
         tell("old checkpoints of threads", number, len(found))
     for thread in conversations.erasing(engine):  # the values and the files are freed by the rest of the collection
         drive_sync(engine.store, erase_dropped(engine, thread))
     return gone
 
 
-def _dropping(engine: Engine, one: OutdatedThread) -> Protocol[int]:
+def _drop_outdated(engine: Engine, one: OutdatedThread) -> Protocol[int]:
     if one.first:
         return _drop_turns(engine, one)
     if one.points is None:

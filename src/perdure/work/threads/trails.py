@@ -25,7 +25,7 @@ def space_of(thread: str) -> str:
     return f"{OURS}calls/{thread}"
 
 
-def forgetting(engine: Engine, thread: str) -> list[SetKey]:
+def delete_trail(engine: Engine, thread: str) -> list[SetKey]:
     """Return the deletions that forget the trail of a thread."""
     rows = engine.store.read("agent_state_of", (engine.stream, space_of(thread), engine.store.clock.wall_ms()))
     runs = [run for run, *_ in rows]

@@ -15,7 +15,7 @@ from perdure import records as r
 from perdure.data import state
 from perdure.errors import AlreadyReplied, InputChanged, NoTurn, RunBusy, RunExists, TurnUnfinished, VersionConflict
 from perdure.journal import objects
-from perdure.kernel.program_line import shown
+from perdure.kernel.program_line import format_value
 from perdure.kernel.protocol import Pause, Protocol, Read
 from perdure.run.core import RunCore
 from perdure.run.ending import end_run
@@ -25,12 +25,12 @@ from perdure.run.listing import RunSummary, summary_of
 from perdure.run.order_delivery import give_order
 from perdure.run.order_handling import PendingOrder
 from perdure.run.turn_start import TurnStart, TurnTaken
-from perdure.run.writes import set_result, waiting_writes, write
+from perdure.run.writes import list_buffered_writes, set_result, write
 from perdure.store.rows import read_run, require_run_row
 from perdure.values import codec
 from perdure.values.limits import WAIT_POLL_SECONDS
 from perdure.work.threads import conversations
-from perdure.work.threads.conversations import QueuedInput, ThreadIndex, read_index, run_of
+from perdure.work.threads.conversations import QueuedInput, ThreadIndex, read_index, run_id_of
 
 if TYPE_CHECKING:
     from perdure.kernel.engine import Engine
@@ -57,7 +57,9 @@ class TurnRequest(msgspec.Struct, frozen=True):
             return False
         same = codec.digest(self.given, "input") == codec.digest(queued.input, "input")
         if self.id == queued.id and not same:
-            raise InputChanged(f"message {self.id!r} waits as {shown(queued.input)}, not as {shown(self.given)}")
+            raise InputChanged(
+                f"message {self.id!r} waits as {format_value(queued.input)}, not as {format_value(self.given)}"
+            )
         return self.id == queued.id if self.id is not None else same
 
 
@@ -127,8 +129,8 @@ def open_turn(engine: Engine, request: TurnRequest) -> Protocol[RunCore]:
 
 def _plan(engine: Engine, request: TurnRequest) -> Protocol[_PlannedTurn]:
     index: ThreadIndex = yield Read(read_index, (engine, request.thread))
-    last: LastTurn | None = yield Read(last_turn, (engine, index))
-    known = yield from _known_turn(engine, request, index, last)
+    last: LastTurn | None = yield Read(read_last_turn, (engine, index))
+    known = yield from _find_known_turn(engine, request, index, last)
     if known is not None:
         return known
     queued = index.queued[0] if index.queued else None
@@ -141,7 +143,7 @@ def _plan(engine: Engine, request: TurnRequest) -> Protocol[_PlannedTurn]:
     if request.given is NO_INPUT:
         if queued is None:
             raise NoTurn(f"thread {request.thread!r} has no unfinished turn, and none is queued")
-        return (yield from _new_turn(engine, index, queued.input, queued.id, queued.id))
+        return (yield from _plan_new_turn(engine, index, queued.input, queued.id, queued.id))
     if queued is not None and not request.is_queued_as(queued):
         raise TurnUnfinished(
             f"thread {request.thread!r} has a queued message, which comes first",
@@ -149,10 +151,10 @@ def _plan(engine: Engine, request: TurnRequest) -> Protocol[_PlannedTurn]:
         )
     ident = queued.id if queued is not None else request.id
     taken = queued.id if queued is not None else ""
-    return (yield from _new_turn(engine, index, request.given, ident, taken))
+    return (yield from _plan_new_turn(engine, index, request.given, ident, taken))
 
 
-def _known_turn(
+def _find_known_turn(
     engine: Engine, request: TurnRequest, index: ThreadIndex, last: LastTurn | None
 ) -> Protocol[_PlannedTurn | None]:
     """The turn that a request names by its id, or resumes."""
@@ -160,7 +162,7 @@ def _known_turn(
     if request.id is not None:
         number = yield Read(conversations.number_of, (engine, request.thread, request.id))
         if number:
-            return _PlannedTurn((yield Read(run_of, (engine, index, number))), given)
+            return _PlannedTurn((yield Read(run_id_of, (engine, index, number))), given)
     if last is None or last.run.status.over:
         return None
     same = request.given is NO_INPUT or (request.id is None and codec.digest(given, "input") == last.digest)
@@ -194,7 +196,7 @@ def _finish_replied(engine: Engine, last: LastTurn) -> Protocol[None]:
     yield from end_run(run, None)
 
 
-def _new_turn(
+def _plan_new_turn(
     engine: Engine, index: ThreadIndex, given: Any, request: str | None, queued: str
 ) -> Protocol[_PlannedTurn]:
     number = index.turns + 1
@@ -202,16 +204,16 @@ def _new_turn(
     there = yield Read(read_run, (engine.store, engine.name, run))
     if there is not None and (yield Read(read_index, (engine, index.thread))).turns < number:
         raise RunExists(f"run {run!r} exists, and is not a turn of thread {index.thread!r}")
-    message, made = objects.pack(engine.store, as_message("user", given), "message")
+    message, made = objects.pack(engine.store, to_message("user", given), "message")
     snapshot, also = objects.pack(engine.store, index.state, "thread state")
     asks = conversations.head_write(engine, msgspec.structs.replace(index, turns=number))
     if request is not None:
         asks.append(conversations.id_write(engine, index.thread, request, number))
-    start = TurnStart(message, snapshot, [*made, *also], asks, conversations.unchanged(engine, index))
+    start = TurnStart(message, snapshot, [*made, *also], asks, conversations.require_unchanged(engine, index))
     return _PlannedTurn(run, given, start, queued)
 
 
-def as_message(role: str, given: Any) -> Any:
+def to_message(role: str, given: Any) -> Any:
     """Return a message: a text or another value becomes the content of one."""
     return given if _is_message(given) else {"role": role, "content": given}
 
@@ -226,7 +228,7 @@ def _is_message(given: Any) -> bool:
 # -- the last turn ----------------------------------------------------------------------------------------------------
 
 
-def last_turn(engine: Engine, index: ThreadIndex) -> LastTurn | None:
+def read_last_turn(engine: Engine, index: ThreadIndex) -> LastTurn | None:
     """Return the last turn of a thread."""
     if index.turns < index.first or index.turns == index.shared:
         return None
@@ -235,7 +237,7 @@ def last_turn(engine: Engine, index: ThreadIndex) -> LastTurn | None:
     if run.status.over or (run.status in _LIVE and run.holder):
         return LastTurn(index.turns, run, row.input_digest)
     ledger, _ = load(engine, ClaimedRun(run.stream, 0, True, run.origin > 0))
-    doubtful = bool(ledger.in_doubt()) or run.status == r.RunStatus.WAITING
+    doubtful = bool(ledger.list_in_doubt()) or run.status == r.RunStatus.WAITING
     return LastTurn(index.turns, run, row.input_digest, doubtful, reply_in(ledger))
 
 
@@ -256,7 +258,7 @@ def turn_before(engine: Engine, request: TurnRequest) -> TurnRequest | None:
     index = read_index(engine, request.thread)
     if request.id is not None and conversations.number_of(engine, request.thread, request.id):
         return None
-    last = last_turn(engine, index)
+    last = read_last_turn(engine, index)
     before = TurnRequest(request.thread, wait=request.wait)
     if last is not None and not last.run.status.over and not last.busy:
         if request.id is None and codec.digest(request.given, "input") == last.digest:
@@ -281,8 +283,8 @@ def enqueue(engine: Engine, request: TurnRequest) -> Protocol[None]:
 
 def reply(run: RunCore, value: Any) -> Protocol[None]:
     """Write the assistant's message, which is the turn's result too. There is one in a turn."""
-    if run.view.replied or any(map(_is_reply, waiting_writes(run))):
+    if run.view.replied or any(map(_is_reply, list_buffered_writes(run))):
         raise AlreadyReplied(f"turn {run.id!r} has its reply already")
     key = REPLY if _is_message(value) else REPLY_TEXT
-    yield from write(run, r.WriteOp.MESSAGE, key, as_message("assistant", value), "reply")
+    yield from write(run, r.WriteOp.MESSAGE, key, to_message("assistant", value), "reply")
     set_result(run, value)

@@ -16,13 +16,13 @@ from perdure.errors import StoreBusy, ThreadConflict, ThreadDeleted, WrongValue
 from perdure.journal import trees
 from perdure.journal.agent_writes import AgentWrite, AppendAgentWrites, SetKey, UnconditionalWrite
 from perdure.journal.append import Signer, StreamHead
-from perdure.kernel.names import named
+from perdure.kernel.names import check_storable_name
 from perdure.kernel.open_stream import commit_to_process_stream
 from perdure.kernel.protocol import Protocol, Read
 from perdure.platform.failpoints import Site
 from perdure.records.threads import ThreadChannel, ThreadWrite
 from perdure.store import is_embedded
-from perdure.store.base import Statement, holds
+from perdure.store.base import Statement, is_storable_name
 from perdure.values.limits import THREAD_STREAMS
 from perdure.work.threads.cache import LastCheckpoint, StoredChannel, ThreadLife, cache_of
 
@@ -73,11 +73,11 @@ class TaskWrite(msgspec.Struct, frozen=True):
     value: Any
 
 
-def put(engine: Engine, wanted: NewThreadCheckpoint) -> Protocol[None]:
+def put_checkpoint(engine: Engine, wanted: NewThreadCheckpoint) -> Protocol[None]:
     """Store a checkpoint durably. The same id again replaces the first one."""
     _check_names(wanted.thread, wanted.ns, wanted.id)
     while True:
-        made, objects, kept = yield Read(_made, (engine, wanted))
+        made, objects, kept = yield Read(_make_put, (engine, wanted))
         if wanted.on_head:
             where = (made.owner, made.thread, made.ns, made.parent)
             objects = [Statement("check_thread_head", where, ThreadConflict), *objects]
@@ -90,32 +90,32 @@ def put(engine: Engine, wanted: NewThreadCheckpoint) -> Protocol[None]:
         return
 
 
-def _made(engine: Engine, wanted: NewThreadCheckpoint) -> tuple[r.ThreadPut, list[Statement], LastCheckpoint]:
+def _make_put(engine: Engine, wanted: NewThreadCheckpoint) -> tuple[r.ThreadPut, list[Statement], LastCheckpoint]:
     """Return the record, the objects that are missing in the store, and the cache entry."""
     engine.ensure_agent()
     known = cache_of(engine).life(wanted.thread)
-    _must_be_there(engine, wanted, known)
+    _require_thread(engine, wanted, known)
     life = known.number
-    before = cache_of(engine).last(wanted.thread, wanted.ns, life)
+    before = cache_of(engine).find_last(wanted.thread, wanted.ns, life)
     channels, objects, kept = list[ThreadChannel](), list[Statement](), dict[str, StoredChannel]()
     for name, value in wanted.channels.items():
         version, last = wanted.versions.get(name), before.channels.get(name)
         same = last is not None and before.id == wanted.parent and name not in wanted.fresh
         if last is None or not same or version is None or last.version != version:
-            tree, form, memo = _packed(engine, value, f"channel {name!r}", last)
+            tree, form, memo = _pack(engine, value, f"channel {name!r}", last)
             objects += tree.objects
             last = StoredChannel(version, tree.packed, form, last.known if last is not None else set(), memo, tree.ids)
         kept[name] = last
         channels.append(ThreadChannel(name, last.packed, last.form))
-    head, form, _ = _packed(engine, wanted.head, "the checkpoint", None)
-    meta, _, _ = _packed(engine, wanted.meta, "metadata", None)
+    head, form, _ = _pack(engine, wanted.head, "the checkpoint", None)
+    meta, _, _ = _pack(engine, wanted.meta, "metadata", None)
     objects += [*head.objects, *meta.objects]
     where = (engine.stream, wanted.thread, wanted.ns, wanted.id, wanted.parent, life)
     made = r.ThreadPut(*where, head.packed, meta.packed, tuple(channels), wanted.run, form, wanted.since)
     return made, objects, LastCheckpoint(wanted.id, life, kept)
 
 
-def _packed(
+def _pack(
     engine: Engine, value: Any, path: str, last: StoredChannel | None
 ) -> tuple[trees.ObjectTree, str, trees.TreeMemo]:
     form = ""
@@ -127,7 +127,7 @@ def _packed(
     return tree, form, memo
 
 
-def _must_be_there(engine: Engine, wanted: NewThreadCheckpoint, life: ThreadLife) -> None:
+def _require_thread(engine: Engine, wanted: NewThreadCheckpoint, life: ThreadLife) -> None:
     """Refuse to continue from a deleted thread, so that it is not revived."""
     parent = (wanted.thread, wanted.ns, wanted.parent)
     if wanted.parent and wanted.parent <= life.floor and not _is_there(engine, parent):
@@ -144,7 +144,7 @@ def write(
     """Store the writes of a task since a checkpoint (thread, namespace, id), which may be stored later."""
     _check_names(*point)
     while True:
-        made, objects = yield Read(_wrote, (engine, point, task, path, writes))
+        made, objects = yield Read(_make_writes, (engine, point, task, path, writes))
         if made is None:
             return
         try:
@@ -155,7 +155,7 @@ def write(
         return
 
 
-def _wrote(
+def _make_writes(
     engine: Engine, point: tuple[str, str, str], task: str, path: str, writes: Sequence[TaskWrite]
 ) -> tuple[r.ThreadWrote | None, list[Statement]]:
     """Return the record and its objects; nothing for a dropped checkpoint, which is not revived."""
@@ -186,9 +186,9 @@ def _was_dropped(engine: Engine, point: tuple[str, str, str], life: ThreadLife) 
 
 
 def _check_names(thread: str, ns: str, point: str) -> None:
-    named(thread, "a thread's id")
-    named(point, "a checkpoint's id")
-    if not holds(ns):
+    check_storable_name(thread, "a thread's id")
+    check_storable_name(point, "a checkpoint's id")
+    if not is_storable_name(ns):
         raise WrongValue(f"a namespace must not contain NUL characters or lone surrogates: {ns!r}")
 
 

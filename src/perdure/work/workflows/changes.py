@@ -14,9 +14,9 @@ from perdure.journal.workflow_writes import ChangeStepStatus, SaveWorkflow, outc
 from perdure.kernel.agent_write import enclosing_buffer, land, write
 from perdure.kernel.protocol import Protocol, Read
 from perdure.platform.failpoints import Site
-from perdure.work.workflows.definition import StepInput, checked, draft_of, key_of
+from perdure.work.workflows.definition import StepInput, check_name, draft_of, key_of
 from perdure.work.workflows.plan import WorkflowStep
-from perdure.work.workflows.read import StepRef, StepStatus, WorkflowRef, WorkflowState, no_step, reader_for
+from perdure.work.workflows.read import StepRef, StepStatus, WorkflowRef, WorkflowState, no_step_error, reader_for
 
 if TYPE_CHECKING:
     from perdure.kernel.engine import Engine
@@ -39,7 +39,7 @@ def claims_of(engine: Engine) -> Claims:
 
 def create(engine: Engine, name: str, steps: Iterable[StepInput]) -> Protocol[WorkflowRef]:
     """Create a workflow or its next version. A workflow that already has these steps stays as it is."""
-    draft = yield Read(_draft, (engine, checked(name, "a workflow's name"), steps))
+    draft = yield Read(_draft, (engine, check_name(name, "a workflow's name"), steps))
     if draft is not None:  # else a restarted program created the same workflow again
         yield from write(engine, Site.WORKFLOW, [draft])
     return WorkflowRef(engine.name, name)
@@ -60,7 +60,7 @@ def move(
     engine: Engine, which: WorkflowRef, step: StepRef, to: StepStatus, *, result: Any = None, note: str | None = None
 ) -> Protocol[WorkflowStep]:
     """Change the status of a step: now, or with the enclosing step, effect or item."""
-    wanted, seen = yield Read(aimed, (engine, which, step, to, result, note))
+    wanted, seen = yield Read(make_step_change, (engine, which, step, to, result, note))
     wanted = msgspec.structs.replace(wanted, by_hand=True)
     room = enclosing_buffer(engine)
     if room is not None:
@@ -68,11 +68,11 @@ def move(
         room.asks.append(wanted)
     else:
         yield from commit(engine, wanted)
-    moved: WorkflowStep = yield Read(reader_for(engine).one, (which, step))
+    moved: WorkflowStep = yield Read(reader_for(engine).read_step, (which, step))
     return moved
 
 
-def aimed(
+def make_step_change(
     engine: Engine, which: WorkflowRef, step: StepRef, to: StepStatus, result: Any = None, note: str | None = None
 ) -> tuple[ChangeStepStatus, WorkflowState]:
     """Return the change of a step, and the workflow state that it was checked against."""
@@ -84,12 +84,12 @@ def aimed(
     key = key_of(step)
     found = {planned.step: planned for planned in seen.sheet.steps}
     if key not in found:
-        raise no_step(which.name, key, seen.sheet)
+        raise no_step_error(which.name, key, seen.sheet)
     packed, made = objects.pack(engine.store, result, f"step {key}") if result is not None else (b"", ())
     # Starting a step needs no earlier claim; every other change does.
     claim = 0 if to == StepStatus.IN_PROGRESS else claims_of(engine).held.get((*seen.flow, key), 0)
     wanted = ChangeStepStatus(
-        seen.flow, found[key], to, engine.name, engine.tenancy, packed, made, str(note or ""), claim
+        seen.flow, found[key], to, engine.name, engine.lease_keeper, packed, made, str(note or ""), claim
     )
     return wanted, seen
 

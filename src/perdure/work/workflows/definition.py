@@ -14,7 +14,7 @@ from perdure import records as r
 from perdure.errors import WorkflowInvalid, WrongType
 from perdure.journal import objects
 from perdure.journal.workflow_writes import SaveWorkflow, WorkflowKey
-from perdure.kernel.names import named
+from perdure.kernel.names import check_storable_name
 from perdure.store.base import Statement
 from perdure.values import codec
 from perdure.values.hints import name_hint
@@ -41,16 +41,16 @@ def draft_of(engine: Engine, flow: WorkflowKey, given: Iterable[StepInput]) -> S
     if not 0 < len(wanted) <= WORKFLOW_STEPS_MAX:
         raise WorkflowInvalid(f"workflow {name!r} has {len(wanted)} steps; allowed are 1 to {WORKFLOW_STEPS_MAX:,}")
     keys = _keys(name, wanted)
-    needs = _needs(name, wanted, keys)
+    needs = _read_needs(name, wanted, keys)
     _refuse_cycle(name, needs)
     written: list[Statement] = []
-    steps = [_planned(engine, step, key, needs[key], written) for step, key in zip(wanted, keys, strict=True)]
+    steps = [_plan_step(engine, step, key, needs[key], written) for step, key in zip(wanted, keys, strict=True)]
     return SaveWorkflow(flow, tuple(steps), written)
 
 
-def checked(text: object, what: str) -> str:
+def check_name(text: object, what: str) -> str:
     """Check a name that is stored and becomes part of a run id."""
-    return named(text, what, empty=False, most=NAME_CHARACTERS_MAX, error=WorkflowInvalid)
+    return check_storable_name(text, what, empty=False, most=NAME_CHARACTERS_MAX, error=WorkflowInvalid)
 
 
 # -- one step ---------------------------------------------------------------------------------------------------------
@@ -84,14 +84,14 @@ def _unknown_field(name: str, place: int, field: object) -> WorkflowInvalid:
     )
 
 
-def _planned(
+def _plan_step(
     engine: Engine, step: Mapping[str, Any], key: str, needs: tuple[str, ...], written: list[Statement]
 ) -> r.PlannedStep:
     numbered = not isinstance(step["step"], str)
     action = step.get("action") or ("" if numbered else key)
     if not action:
         raise WorkflowInvalid(f"step {key} has no action", hint='name one: {"step": 1, "action": "scrape"}')
-    action = checked(action, f"the action of step {key}")
+    action = check_name(action, f"the action of step {key}")
     args, status = step.get("args"), _status(step, key)
     packed, made = objects.pack(engine.store, args, f"step {key}.args") if args is not None else (b"", ())
     result, more = (
@@ -120,7 +120,7 @@ def _keys(name: str, wanted: Sequence[Mapping[str, Any]]) -> list[str]:
     keys = [key_of(step["step"]) for step in wanted]
     seen: set[str] = set()
     for key in keys:
-        checked(key, f"the name of a step of workflow {name!r}")
+        check_name(key, f"the name of a step of workflow {name!r}")
         if key in seen:
             raise WorkflowInvalid(f"workflow {name!r} has two steps {key!r}", hint="give each its own number or name")
         seen.add(key)
@@ -136,7 +136,7 @@ def key_of(step: object) -> str:
     return str(step)
 
 
-def _needs(name: str, wanted: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def _read_needs(name: str, wanted: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the dependencies of each step. If no step names any, each step depends on the previous one."""
     if all(step_fields.get("depends_on") is None for step_fields in wanted):
         return {key: (before,) if before else () for before, key in zip(["", *keys], keys, strict=False)}

@@ -95,7 +95,7 @@ class WorkflowSnapshot(msgspec.Struct, frozen=True):
         over = {step.step for step in self.steps if step.done}
         return [step for step in self.steps if not step.done and over.issuperset(step.depends_on)]
 
-    def ready(self) -> list[WorkflowStep]:
+    def list_ready(self) -> list[WorkflowStep]:
         """Return the steps that can start now: pending, or in progress with a claimant that is gone."""
         return [
             step

@@ -23,13 +23,13 @@ from perdure.journal.workflow_writes import (
     outcome,
     sheet_of,
 )
-from perdure.kernel.scope import waiting
+from perdure.kernel.scope import list_buffered_writes
 from perdure.store.base import Store, read_through
 from perdure.store.rows import first_number
 from perdure.values.clock import moment
 from perdure.values.hints import name_hint
 from perdure.values.limits import NUMBER_MAX
-from perdure.work.workflows.definition import checked, key_of
+from perdure.work.workflows.definition import check_name, key_of
 from perdure.work.workflows.plan import WorkflowSnapshot, WorkflowStep
 
 if TYPE_CHECKING:
@@ -65,33 +65,33 @@ class WorkflowReader:
         self,
         store: Store,
         agent: str = "",
-        tenancy: LeaseKeeper | None = None,
+        lease_keeper: LeaseKeeper | None = None,
         unpack: Callable[[bytes], Any] | None = None,
     ) -> None:
         self._store = store
         self._agent = agent
-        self._tenancy = tenancy
+        self._lease_keeper = lease_keeper
         self._unpack = unpack or partial(objects.unpack, store)
 
     # -- finding ------------------------------------------------------------------------------------------------------
 
-    def listed(self, agent: str) -> list[WorkflowRef]:
+    def list_workflows(self, agent: str) -> list[WorkflowRef]:
         """Return the workflows of an agent, sorted by name."""
-        return [WorkflowRef(agent, name) for name in dict.fromkeys(name for name, _ in self._all_of(agent))]
+        return [WorkflowRef(agent, name) for name in dict.fromkeys(name for name, _ in self._list_all(agent))]
 
     def versions(self, agent: str, name: str) -> list[WorkflowRef]:
         """Return every version of a workflow, oldest first. Raises `WorkflowNotFound`."""
-        found = [WorkflowRef(agent, name, version) for other, version in self._all_of(agent) if other == name]
+        found = [WorkflowRef(agent, name, version) for other, version in self._list_all(agent) if other == name]
         if not found:
-            raise self._missing(WorkflowRef(agent, name))
+            raise self._not_found_error(WorkflowRef(agent, name))
         return found
 
-    def _all_of(self, agent: str) -> list[tuple[str, int]]:
+    def _list_all(self, agent: str) -> list[tuple[str, int]]:
         owner = first_number(self._store.read("get_agent", (agent,)))
         return [(name, version) for name, version in self._store.read("workflows_of", (owner,))] if owner else []
 
-    def _missing(self, which: WorkflowRef) -> WorkflowNotFound:
-        there = self._all_of(which.agent)
+    def _not_found_error(self, which: WorkflowRef) -> WorkflowNotFound:
+        there = self._list_all(which.agent)
         numbers = [version for name, version in there if name == which.name]
         if which.version is not None and numbers:
             text = f"workflow {which.name!r} has no version {which.version}"
@@ -104,9 +104,9 @@ class WorkflowReader:
 
     def look(self, which: WorkflowRef) -> WorkflowState:
         """Return a workflow as the caller sees it."""
-        read, name = self._store.read, checked(which.name, "a workflow's name")
+        read, name = self._store.read, check_name(which.name, "a workflow's name")
         if which.version is not None and not 0 < which.version <= NUMBER_MAX:
-            raise self._missing(which)
+            raise self._not_found_error(which)
         flow = (first_number(read("get_agent", (which.agent,))), name)
         if which.version is None:
             made, standings = read("newest_workflow", flow), read("newest_workflow_steps", flow)
@@ -116,9 +116,9 @@ class WorkflowReader:
         sheet = sheet_of(made, standings)
         leases = read_through(self._store, leases_of(holders_of([sheet]), self._store))
         if which.version is None:
-            sheet = _with_what_waits(self._store, flow, sheet, leases)
+            sheet = _apply_buffered(self._store, flow, sheet, leases)
         if not sheet.version:
-            raise self._missing(which)
+            raise self._not_found_error(which)
         made_at = next((at for *_, at in made), self._store.clock.wall_ms())
         return WorkflowState(flow, sheet, made_at, {step: at for step, *_, at in standings}, leases)
 
@@ -126,26 +126,26 @@ class WorkflowReader:
         """Return a workflow with the arguments and results of its steps."""
         return self._plan(which, self.look(which), self._value)
 
-    def bare(self, which: WorkflowRef) -> WorkflowSnapshot:
+    def read_without_values(self, which: WorkflowRef) -> WorkflowSnapshot:
         """Return a workflow without arguments and results, which may be large."""
-        return self._plan(which, self.look(which), _no_value)
+        return self._plan(which, self.look(which), _skip_value)
 
-    def some(
+    def read_steps(
         self, which: WorkflowRef, choose: Callable[[WorkflowSnapshot], Iterable[WorkflowStep]]
     ) -> list[WorkflowStep]:
         """Return selected steps with their values, in order."""
         seen = self.look(which)
-        chosen = {str(step.step) for step in choose(self._plan(which, seen, _no_value))}
+        chosen = {str(step.step) for step in choose(self._plan(which, seen, _skip_value))}
         names = _names(seen.sheet)
         return [self._step(seen, step, names, self._value) for step in seen.sheet.steps if step.step in chosen]
 
-    def one(self, which: WorkflowRef, step: StepRef) -> WorkflowStep:
+    def read_step(self, which: WorkflowRef, step: StepRef) -> WorkflowStep:
         """Return one step by its number or name."""
         seen, key = self.look(which), key_of(step)
         for planned in seen.sheet.steps:
             if planned.step == key:
                 return self._step(seen, planned, _names(seen.sheet), self._value)
-        raise no_step(which.name, key, seen.sheet)
+        raise no_step_error(which.name, key, seen.sheet)
 
     def _plan(self, which: WorkflowRef, seen: WorkflowState, value: Callable[[bytes], Any]) -> WorkflowSnapshot:
         names = _names(seen.sheet)
@@ -177,18 +177,18 @@ class WorkflowReader:
         if not packed:
             return None
         if identity := objects.reference(packed):
-            for ask in _waiting(self._store):  # values of buffered changes are not stored yet
+            for ask in _list_buffered(self._store):  # values of buffered changes are not stored yet
                 for made in ask.objects:
                     if made.args[0] == identity:
-                        return objects.opened(packed, [made])
+                        return objects.decode_packed(packed, [made])
         return self._unpack(packed)
 
     def _claimant(self, seen: WorkflowState, stands: r.StepState) -> tuple[str, bool]:
         """Return the live claimant of a step, and whether that is the reader."""
         if stands.status != StepStatus.IN_PROGRESS or not stands.holder:
             return "", False
-        us = self._tenancy
-        if us is not None and stands.holder == us.holder and stands.by == self._agent:
+        us = self._lease_keeper
+        if us is not None and stands.holder == us.holder_id and stands.by == self._agent:
             return f"agent {stands.by!r} in this process", True
         lease = seen.leases.get(stands.holder)
         if lease is None or not counts_as_alive(lease, us):
@@ -197,11 +197,11 @@ class WorkflowReader:
 
 
 def reader_for(engine: Engine) -> WorkflowReader:
-    """Return a reader for an agent of this process. Without a tenancy, it holds no claims yet."""
+    """Return a reader for an agent of this process. Without a lease_keeper, it holds no claims yet."""
     return WorkflowReader(engine.store, engine.name, engine.place.tenancy_if_any)
 
 
-def no_step(name: str, key: str, sheet: WorkflowVersion) -> WorkflowNotFound:
+def no_step_error(name: str, key: str, sheet: WorkflowVersion) -> WorkflowNotFound:
     """Return the error for a step that a workflow does not have."""
     by_action = [step.step for step in sheet.steps if step.action == key]
     hint = name_hint(key, [step.step for step in sheet.steps])
@@ -214,18 +214,18 @@ def _names(sheet: WorkflowVersion) -> dict[str, int | str]:
     return {step.step: int(step.step) if step.numbered else step.step for step in sheet.steps}
 
 
-def _no_value(packed: bytes) -> None:
+def _skip_value(packed: bytes) -> None:
     return None
 
 
-def _with_what_waits(store: Store, flow: WorkflowKey, sheet: WorkflowVersion, leases: HolderLeases) -> WorkflowVersion:
+def _apply_buffered(store: Store, flow: WorkflowKey, sheet: WorkflowVersion, leases: HolderLeases) -> WorkflowVersion:
     """Apply the buffered changes of the enclosing body or item."""
-    for ask in _waiting(store):
+    for ask in _list_buffered(store):
         if ask.flow == flow:
             landing = outcome(sheet, ask, leases)
-            sheet = sheet if landing is None else sheet.after(landing)
+            sheet = sheet if landing is None else sheet.apply(landing)
     return sheet
 
 
-def _waiting(store: Store) -> list[SaveWorkflow | ChangeStepStatus]:
-    return [ask for ask in waiting(store) if isinstance(ask, SaveWorkflow | ChangeStepStatus)]
+def _list_buffered(store: Store) -> list[SaveWorkflow | ChangeStepStatus]:
+    return [ask for ask in list_buffered_writes(store) if isinstance(ask, SaveWorkflow | ChangeStepStatus)]

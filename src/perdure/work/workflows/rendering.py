@@ -103,15 +103,24 @@ def tree(plan: WorkflowSnapshot) -> list[tuple[int, WorkflowStep]]:
 
 def markdown(plan: WorkflowSnapshot) -> str:
     """Return a Markdown checklist. A box is ticked when its step is finished."""
-    lines = [f"## {_plain(plan.name)}", "", f"Version {plan.version}, {plan.done} of {len(plan.steps)} steps done.", ""]
+    lines = [
+        f"## {_escape_markdown(plan.name)}",
+        "",
+        f"Version {plan.version}, {plan.done} of {len(plan.steps)} steps done.",
+        "",
+    ]
     for step in plan.steps:
         told = remark(plan, step)
-        skipped = f"~~{_plain(label(step))}~~" if step.status == StepStatus.SKIPPED else f"**{_plain(label(step))}**"
-        lines.append(f"- [{'x' if step.done else ' '}] {skipped}" + (f" ({_plain(told)})" if told else ""))
+        skipped = (
+            f"~~{_escape_markdown(label(step))}~~"
+            if step.status == StepStatus.SKIPPED
+            else f"**{_escape_markdown(label(step))}**"
+        )
+        lines.append(f"- [{'x' if step.done else ' '}] {skipped}" + (f" ({_escape_markdown(told)})" if told else ""))
     return "\n".join(lines) + "\n"
 
 
-def _plain(said: str) -> str:
+def _escape_markdown(said: str) -> str:
     """Escape text for Markdown and put it on one line."""
     escaped = "".join(f"\\{character}" if character in "\\`*_[]<>#|~!" else character for character in said)
     return visible(" ".join(escaped.split()))
@@ -123,7 +132,7 @@ def _plain(said: str) -> str:
 def mermaid(plan: WorkflowSnapshot) -> str:
     """Return a Mermaid flow chart: a box per step, coloured by status, and an arrow per dependency."""
     place = {step.step: number for number, step in enumerate(plan.steps, start=1)}
-    boxes = [f's{place[step.step]}["{_quoted(label(step))}"]:::{step.status}' for step in plan.steps]
+    boxes = [f's{place[step.step]}["{_escape_mermaid(label(step))}"]:::{step.status}' for step in plan.steps]
     lines = ["flowchart TD", *(f"    {box}" for box in boxes)]
     for step in plan.steps:
         lines += [f"    s{place[other]} --> s{place[step.step]}" for other in step.depends_on]
@@ -132,7 +141,7 @@ def mermaid(plan: WorkflowSnapshot) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _quoted(said: str) -> str:
+def _escape_mermaid(said: str) -> str:
     """Escape text for a quoted Mermaid label."""
     shown = {'"': "#quot;", "<": "#lt;", ">": "#gt;", "#": "#35;", "`": "#96;"}
     return visible(" ".join("".join(shown.get(character, character) for character in said).split()))

@@ -35,7 +35,7 @@ from perdure.journal.lineage import events_of
 from perdure.journal.workflow_writes import ChangeStepStatus, SaveWorkflow
 from perdure.kernel.awaitables import is_async, refuse_generators
 from perdure.kernel.protocol import Invoke, Pause, Protocol, Read
-from perdure.kernel.scope import current
+from perdure.kernel.scope import current_frame
 from perdure.run.core import RunCore
 from perdure.run.cost import FinishedWork, work_of
 from perdure.run.declarations import Declarations
@@ -46,7 +46,7 @@ from perdure.store.rows import read_run
 from perdure.values.codec.restored import Restored
 from perdure.values.hints import name_hint
 from perdure.values.limits import WAIT_POLL_SECONDS, WAIT_POLL_SECONDS_MAX
-from perdure.work.workflows.changes import aimed, claims_of, commit
+from perdure.work.workflows.changes import claims_of, commit, make_step_change
 from perdure.work.workflows.plan import WorkflowSnapshot, WorkflowStep
 from perdure.work.workflows.read import StepStatus, WorkflowRef, reader_for
 
@@ -72,7 +72,7 @@ class ClaimedStep(msgspec.Struct, frozen=True):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
-    def with_run(self, run: Any) -> dict[str, Any]:
+    def make_arguments(self, run: Any) -> dict[str, Any]:
         """Return the keyword arguments, with the run if the function takes one."""
         return {**self.kwargs, "run": run} if self.kwargs.get("run", ...) is None else self.kwargs
 
@@ -98,10 +98,10 @@ class WorkflowResume:
         """Resolve the function of every remaining step before any of them runs."""
         _refuse_inside(self._which)
         left: list[WorkflowStep] = yield Read(
-            self._some, (lambda plan: [item for item in plan.steps if not item.done],)
+            self._read_steps, (lambda plan: [item for item in plan.steps if not item.done],)
         )
         if left:
-            self._passed = yield Read(self._finished_work)
+            self._passed = yield Read(self._list_finished_work)
         for step in left:
             if step.status != StepStatus.BLOCKED:  # a blocked step may be for a person outside to do
                 self._call_for(step, {})
@@ -115,7 +115,7 @@ class WorkflowResume:
             plan = yield from self._plan()
             if plan.done == len(plan.steps):
                 return None
-            ready = self._ready(plan)
+            ready = self._list_ready(plan)
             if (job := (yield from self._claim(ready))) is not None:
                 return job
             if not ready:  # else other processes were faster, and the plan has changed
@@ -135,11 +135,11 @@ class WorkflowResume:
         frame = run.whole = run.root.item(SCOPE)
         assert frame.buffer is not None
         if isinstance(job.call, Durable):
-            result = yield from job.call.options(id="work").within(frame, job.args, job.kwargs)
+            result = yield from job.call.options(id="work").call_in_frame(frame, job.args, job.kwargs)
         else:
-            result = yield Invoke(job.call, job.args, job.with_run(public), frame)
+            result = yield Invoke(job.call, job.args, job.make_arguments(public), frame)
         packed, made = run.pack(result, f"step {job.step.step}") if result is not None else (b"", ())
-        frame.buffer.asks.append(_then(job.begun, StepStatus.COMPLETED, result=packed, objects=made))
+        frame.buffer.asks.append(_make_followup(job.begun, StepStatus.COMPLETED, result=packed, objects=made))
         return result
 
     def leave(self, job: ClaimedStep) -> None:
@@ -154,9 +154,9 @@ class WorkflowResume:
         if isinstance(error, LeaseLost | StoreProblem):
             return  # another process has it, or the store cannot be written: the claim ends with this process
         waits = isinstance(error, RunWaiting | RunBusy) or not isinstance(error, Exception)
-        wanted = _then(job.begun, StepStatus.IN_PROGRESS, leave=True)
+        wanted = _make_followup(job.begun, StepStatus.IN_PROGRESS, leave=True)
         if not waits:
-            wanted = _then(job.begun, StepStatus.FAILED, note=describe(error))
+            wanted = _make_followup(job.begun, StepStatus.FAILED, note=describe(error))
         with suppress(WorkflowProblem, StoreProblem):  # the first error is the one to raise
             yield from commit(self._engine, wanted)
 
@@ -165,10 +165,10 @@ class WorkflowResume:
         plan: WorkflowSnapshot = yield Read(reader_for(self._engine).plan, (self._which,))
         return plan.results()
 
-    def _finished_work(self) -> list[FinishedWork]:
+    def _list_finished_work(self) -> list[FinishedWork]:
         """Return what the completed steps have done, as far as `resume` executed them."""
         store, found = self._engine.store, list[FinishedWork]()
-        for step in self._some(lambda plan: [item for item in plan.steps if item.status == StepStatus.COMPLETED]):
+        for step in self._read_steps(lambda plan: [item for item in plan.steps if item.status == StepStatus.COMPLETED]):
             run = read_run(store, step.by, step.run) if step.run else None
             if run is not None:
                 found += work_of(events_of(store, run.stream, fork=run.is_fork))
@@ -176,19 +176,19 @@ class WorkflowResume:
 
     # -- choosing -----------------------------------------------------------------------------------------------------
 
-    def _ready(self, plan: WorkflowSnapshot) -> list[WorkflowStep]:
+    def _list_ready(self, plan: WorkflowSnapshot) -> list[WorkflowStep]:
         again = [step for step in plan.possible() if step.status == StepStatus.FAILED and step.step in self._again]
-        ready = {step.step for step in (*plan.ready(), *again)}
+        ready = {step.step for step in (*plan.list_ready(), *again)}
         return [step for step in plan.steps if step.step in ready]
 
     def _claim(self, ready: list[WorkflowStep]) -> Protocol[ClaimedStep | None]:
         for chosen in ready:
             yield Read(self._refuse_others_effects, (chosen,))
-            [step] = yield Read(self._some, (lambda _, chosen=chosen: [chosen],))
-            results = (yield from self.results()) if "results" in self._asked_by(step) else {}
+            [step] = yield Read(self._read_steps, (lambda _, chosen=chosen: [chosen],))
+            results = (yield from self.results()) if "results" in self._read_parameters(step) else {}
             call, args, kwargs = self._call_for(step, results)
             try:
-                wanted, _ = yield Read(aimed, (self._engine, self._which, step, StepStatus.IN_PROGRESS))
+                wanted, _ = yield Read(make_step_change, (self._engine, self._which, step, StepStatus.IN_PROGRESS))
                 standing = yield from commit(self._engine, msgspec.structs.replace(wanted, runs=True))
             except (StepClaimed, StepNotReady, WorkflowChanged):
                 continue  # another process was faster
@@ -237,14 +237,14 @@ class WorkflowResume:
         self, step: WorkflowStep, results: dict[int | str, Any]
     ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
         """Return the function of an action, and its arguments."""
-        call = self._bound_to(step)
-        function = _plain(call)
+        call = self._bind_function(step)
+        function = _require_plain(call)
         refuse_generators(function, str(step.action))
         if not self._awaits and is_async(function):
             raise WrongType(f"{step.action} is async: use AsyncAgent")
-        args, kwargs = _given(step)
-        asked = self._asked_by(step)
-        offers: dict[str, Any] = {"results": results, "step": _as_dict(step)}
+        args, kwargs = _make_call_arguments(step)
+        asked = self._read_parameters(step)
+        offers: dict[str, Any] = {"results": results, "step": _to_restored(step)}
         if not isinstance(call, Durable):
             offers["run"] = None  # the run is opened once the step is claimed
         named = set(kwargs) | set(list(asked)[: len(args)])
@@ -252,7 +252,7 @@ class WorkflowResume:
         _refuse_misfit(step, call, args, kwargs)
         return call, args, kwargs
 
-    def _bound_to(self, step: WorkflowStep) -> Callable[..., Any]:
+    def _bind_function(self, step: WorkflowStep) -> Callable[..., Any]:
         call = self._handlers.get(step.action) or self._engine.parts.get(Declarations).find(step.action)
         if call is None:
             known = sorted({*self._handlers, *self._engine.parts.get(Declarations)})
@@ -263,20 +263,20 @@ class WorkflowResume:
             )
         return call
 
-    def _asked_by(self, step: WorkflowStep) -> Mapping[str, inspect.Parameter]:
-        return signature_of(_plain(self._bound_to(step))).parameters
+    def _read_parameters(self, step: WorkflowStep) -> Mapping[str, inspect.Parameter]:
+        return signature_of(_require_plain(self._bind_function(step))).parameters
 
     def _plan(self) -> Protocol[WorkflowSnapshot]:
-        plan: WorkflowSnapshot = yield Read(reader_for(self._engine).bare, (self._which,))
+        plan: WorkflowSnapshot = yield Read(reader_for(self._engine).read_without_values, (self._which,))
         return plan
 
-    def _some(self, choose: Callable[[WorkflowSnapshot], list[WorkflowStep]]) -> list[WorkflowStep]:
-        return reader_for(self._engine).some(self._which, choose)
+    def _read_steps(self, choose: Callable[[WorkflowSnapshot], list[WorkflowStep]]) -> list[WorkflowStep]:
+        return reader_for(self._engine).read_steps(self._which, choose)
 
 
 def _refuse_inside(which: WorkflowRef) -> None:
     """Refuse to resume inside a body: its writes are not visible before it ends, so nobody could claim a step."""
-    frame = current()
+    frame = current_frame()
     while frame is not None:
         if frame.inside:
             raise EffectInsideStep(
@@ -292,14 +292,14 @@ def _refuse_inside(which: WorkflowRef) -> None:
         frame = frame.parent
 
 
-def _plain(call: Callable[..., Any]) -> Callable[..., Any]:
+def _require_plain(call: Callable[..., Any]) -> Callable[..., Any]:
     return call.definition.call if isinstance(call, Durable) else call
 
 
 def _refuse_misfit(step: WorkflowStep, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    given = call.definition.signature.injected(kwargs, "", 0) if isinstance(call, Durable) else kwargs
+    given = call.definition.signature.inject(kwargs, "", 0) if isinstance(call, Durable) else kwargs
     try:
-        signature_of(_plain(call)).bind(*args, **given)
+        signature_of(_require_plain(call)).bind(*args, **given)
     except TypeError as error:
         raise WorkflowInvalid(
             f"{step} cannot be called: {error}",
@@ -307,12 +307,12 @@ def _refuse_misfit(step: WorkflowStep, call: Any, args: tuple[Any, ...], kwargs:
         ) from None
 
 
-def _then(begun: ChangeStepStatus, to: StepStatus, **changes: Any) -> ChangeStepStatus:
+def _make_followup(begun: ChangeStepStatus, to: StepStatus, **changes: Any) -> ChangeStepStatus:
     """Return a follow-up change of a claimed step, under the same claim."""
     return msgspec.structs.replace(begun, to=to, **changes)
 
 
-def _given(step: WorkflowStep) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _make_call_arguments(step: WorkflowStep) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments of a step: a dict by name, a list or tuple by position, anything else as one argument."""
     args = step.args
     if args is None:
@@ -322,7 +322,7 @@ def _given(step: WorkflowStep) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (tuple(args), {}) if isinstance(args, list | tuple) else ((args,), {})
 
 
-def _as_dict(step: WorkflowStep) -> Restored:
+def _to_restored(step: WorkflowStep) -> Restored:
     """Return the parts of a step that an effect can store among its arguments."""
     fields = ("step", "action", "args", "depends_on", "note", "title")
     return Restored({name: getattr(step, name) for name in fields})
