@@ -69,6 +69,8 @@ def find_left_running(folder: Path) -> list[Process]:
         ancestor = everyone.pop(ancestor).parent
 
     def ours(process: Process) -> bool:
+        if "multiprocessing.resource_tracker" in process.command:
+            return False  # it ends when its parent does, which may be this process
         forked = process.command == me.command and process.group == me.group  # its environment is older than TMPDIR
         return forked or any(text.startswith(f"TMPDIR={folder}") for text in process.environment)
 

@@ -14,7 +14,6 @@ import pytest
 
 from perdure import Agent, Done, NotDone
 from perdure.platform.failpoints import CommitMoment, Site
-from tests.budget import IN_SOAK
 
 from .chat import Chat
 from .kit import (
@@ -212,7 +211,7 @@ class StoreCounter:
         return there
 
 
-LONG = 1000 if IN_SOAK else 150
+LONG = 1000 if os.environ.get("PERDURE_HYPOTHESIS") == "soak" else 150
 """Turns. A cost that grows with the thread is fifteen times as large at the end as at turn 10, at least."""
 
 

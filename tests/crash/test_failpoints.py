@@ -122,7 +122,7 @@ def test_only_these_modules_send_statements_to_a_server() -> None:
         path.relative_to(SOURCE).as_posix()
         for path in SOURCE.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "talk"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "send_batch"
     }
     assert talking == {
         "store/postgres/commit.py",

@@ -101,9 +101,11 @@ SABOTAGES = {
         "an answer is believed that is older than a lease", "has run out", ((RunCore, "check_lease", _look_up_once),)
     ),
     "append-without-its-key": Sabotage(
-        "after a lost answer an entry is written again", "twice", ((PostgresCommit, "_landed", _resend_blindly),)
+        "after a lost answer an entry is written again", "twice", ((PostgresCommit, "_has_landed", _resend_blindly),)
     ),
     "silence-is-consent": Sabotage(
-        "a lost answer counts as a commit", "is not in the journal", ((PostgresCommit, "_landed", _silence_is_consent),)
+        "a lost answer counts as a commit",
+        "is not in the journal",
+        ((PostgresCommit, "_has_landed", _silence_is_consent),),
     ),
 }

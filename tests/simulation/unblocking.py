@@ -13,7 +13,7 @@ from types import ModuleType
 
 from perdure.store.postgres import commit
 
-WAITS = frozenset({"talk", "link", "sleep"})
+WAITS = frozenset({"send_batch", "link", "sleep"})
 """A message and its answer, a connection out of the pool, time."""
 
 

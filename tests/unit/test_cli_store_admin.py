@@ -421,7 +421,7 @@ def test_what_is_no_store_is_a_problem(tmp_path: Path, run_command: Any) -> None
 def test_a_store_that_cannot_be_read_is_a_problem(make_home_store: Path, run_command: Any) -> None:
     with closing(behind(make_home_store)) as raw:
         raw.execute("DROP TABLE store_locations").fetchall()
-    assert "it has no table 'store_locations'" in problems(run_command, make_home_store)["store"]
+    assert "no table 'store_locations'" in problems(run_command, make_home_store)["store"]
 
 
 def test_a_failpoint_in_the_environment_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:

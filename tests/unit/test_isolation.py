@@ -16,9 +16,9 @@ from perdure.testing.plugin import STORES
 ROOT = Path(__file__).parents[2]
 
 
-def test_home_is_empty_and_no_settings_leak(isolated: Path) -> None:
-    assert Path.home() == isolated
-    assert list(isolated.iterdir()) == []
+def test_home_is_empty_and_no_settings_leak(isolate_home: Path) -> None:
+    assert Path.home() == isolate_home
+    assert list(isolate_home.iterdir()) == []
     # Which model reads memories is said for all tests: loading one takes its time.
     assert [name for name in os.environ if name.startswith(("PERDURE_", "XDG_"))] == ["PERDURE_EMBEDDER"]
 

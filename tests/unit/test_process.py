@@ -21,8 +21,8 @@ SYS_EXIT = {"x86_64": 60}.get(os.uname().machine, 93)
 
 
 _PRINT_IDENTITY = (
-    "import msgspec; from perdure.platform.process import this_process; "
-    "print(msgspec.json.encode(this_process()).decode())"
+    "import msgspec; from perdure.platform.process import identify_this_process; "
+    "print(msgspec.json.encode(identify_this_process()).decode())"
 )
 
 
@@ -134,10 +134,10 @@ def test_names_with_brackets_and_spaces_do_not_confuse(tmp_path_factory: pytest.
         import ctypes
         ctypes.CDLL(None).prctl(15, b") S (x 1", 0, 0, 0)
         from perdure.platform import process
-        print(process._start_time(process.os.getpid()) == process.this_process().started)
+        print(process._start_time(process.os.getpid()) == process.identify_this_process().started)
         with open("/proc/self/stat") as file:
             text = file.read()
-        print(") S (x 1" in text, text.rpartition(")")[2].split()[19] == str(process.this_process().started))
+        print(") S (x 1" in text, text.rpartition(")")[2].split()[19] == str(process.identify_this_process().started))
     """
     assert child.output(code).split() == ["True"] * 3
 
