@@ -31,7 +31,7 @@ demo: .venv/.core
 	@.venv/bin/perdure demo $(ARGS)
 
 test: .venv/.test
-	@.venv/bin/python -m pytest $(if $(ARGS),,-n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart=0) $(ARGS)
+	@.venv/bin/python -m pytest $(if $(ARGS),,-n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart=0) $(ARGS)
 
 check: .venv/.test
 	@echo "ruff check"

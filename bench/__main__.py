@@ -21,6 +21,7 @@ from .failures import MeasurementFailed
 from .lab import PARKED, Lab, machine
 from .load_sections import SECTIONS as LOAD
 from .pages import write_pages
+from .playbooks import SECTIONS as PLAYBOOKS
 from .recall.sections import SECTIONS as RECALL
 from .report import RESULTS, Report, load_saved, load_saved_savers, save, save_again, save_savers, show, to_json
 from .rows import Row
@@ -40,6 +41,7 @@ SECTIONS: dict[str, Callable[[Lab], Iterator[Found]]] = {
     **comparison.SECTIONS,
     **SAVERS,
     **RECALL,
+    **PLAYBOOKS,
 }
 
 

@@ -1,8 +1,8 @@
 """How long each suite takes, and which part of a long campaign `make test` takes.
 
-A suite is a folder of tests/. Its time is the sum of setup, call and teardown of its tests, of which `make test` runs
-two at a time. Budgets are for two idle cores. A suite over its budget is marked in the table at the end and fails
-nothing: the same commit has the same verdict on a slow machine.
+A suite is a folder of tests/. Its time is the sum of setup, call and teardown of its tests. `make test` runs three at
+a time, because tests wait for a third of their time. Budgets are for two idle cores. A suite over its budget is marked
+in the table at the end and fails nothing: the same commit has the same verdict on a slow machine.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ SUITE_SECONDS_MAX = {
     "unit": 330,
     "model": 30,
     "conformance": 480,
-    "adapters": 90,
+    "adapters": 170,
+    "server": 120,
+    "mcp": 45,
     "simulation": 160,
     "crash": 560,
     "postgres": 330,
@@ -39,6 +41,20 @@ HERE = Path(__file__).parent
 
 IN_SOAK = os.environ.get("PERDURE_HYPOTHESIS") == "soak"
 
+ABOVE_THE_STORE = frozenset(
+    f"tests/conformance/test_{name}.py"
+    for name in (
+        "async", "attributes", "awaitables", "block_end", "branches", "child_processes", "code_changes",
+        "context", "cost", "effects", "effects_in_doubt", "nesting", "parallel", "released_errors",
+        "replay_check", "replay_check_limits", "replay_check_resume", "replay_differs", "running_bodies",
+        "state_copies", "state_run", "steps", "unstorable_results", "values", "waiting", "workspace",
+        "workspace_hostile", "workspace_progress", "wrong_arguments",
+    )
+)  # fmt: skip
+"""Files about code without SQL of its own: it claims, appends and ends runs, as all tests on PostgreSQL do."""
+
+POSTGRES_PARTS = 4
+
 
 T = TypeVar("T")
 
@@ -46,6 +62,16 @@ T = TypeVar("T")
 def sample(cases: Sequence[T], parts: int) -> Sequence[T]:
     """Every `parts`-th case, the same ones on every day; `make soak` takes all of them."""
     return cases if IN_SOAK else cases[::parts]
+
+
+def find_repeated_on_postgres(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Cases that `make test` runs on SQLite only. Of each file above the store, every fourth runs on PostgreSQL too."""
+    files: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        file, _, case = item.nodeid.partition("::")
+        if file in ABOVE_THE_STORE and "[postgres" in case:
+            files[file].append(item)
+    return [item for cases in files.values() for number, item in enumerate(cases) if number % POSTGRES_PARTS]
 
 
 class Budget:

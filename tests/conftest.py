@@ -64,8 +64,15 @@ LAST = ("mutations/",)
 """Files that take long go first, so that no worker is left with one at the end; then those that keep all cores busy."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The order in which files are given to the workers; otherwise that of their names."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what SQLite shows as well, and put files in the order in which workers get them."""
+    if "sqlite" in WANTED and (repeated := budget.find_repeated_on_postgres(items)):
+        for item in repeated:
+            item.add_marker("sampled")
+        if not budget.IN_SOAK:
+            config.hook.pytest_deselected(items=repeated)
+            items[:] = [item for item in items if item not in set(repeated)]
 
     def turn(item: pytest.Item) -> int:
         name = item.nodeid.removeprefix("tests/")

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median_low
+from types import FrameType
 from typing import Any
 
 import apsw
 
+import perdure
 from perdure import Agent, Run
 
 from ..syncs import counter
 from ..workload import an_agent, make_bare_commit, operation, text
 
+PACKAGE = os.path.dirname(perdure.__file__)
 HEART = "perdure-heartbeat"
 """What its thread does now and then belongs to no operation."""
 
@@ -114,6 +119,35 @@ def _summary(noted: list[dict[str, Any]]) -> dict[str, Any]:
         "statements": statements,
         "pages": sum(one["pages"] for one in noted) / len(noted),
     }
+
+
+def python_calls(folder: Path, calls: int) -> dict[str, int]:
+    """How many Python functions run for a step, an effect and a replayed step, without the body."""
+    with an_agent(folder) as agent:
+        step, effect = operation(agent, "step"), operation(agent, "effect")
+        with agent.run("chain"):
+            made = {"step": _python_calls(step, calls), "effect": _python_calls(effect, calls)}
+        with agent.run("chain"):
+            made["replayed step"] = _python_calls(step, calls)
+    return made
+
+
+def _python_calls(call: Callable[[int], object], calls: int) -> int:
+    found, counted = list[int](), 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal counted
+        counted += event == "call" and frame.f_code.co_filename.startswith(PACKAGE)
+
+    for number in range(calls):
+        counted = 0
+        sys.setprofile(count)
+        try:
+            call(number)
+        finally:
+            sys.setprofile(None)
+        found.append(counted)
+    return median_low(found)
 
 
 def bytes_per_step(folder: Path, steps: int) -> dict[str, float]:

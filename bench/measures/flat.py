@@ -8,11 +8,18 @@ from statistics import median
 from time import perf_counter_ns, process_time_ns
 from typing import Any
 
+import apsw
+
 from perdure import Agent
 
 from ..workload import an_agent
 
 BATCH = 10_000
+_COPY = """
+    WITH RECURSIVE numbers(n) AS (SELECT ? UNION ALL SELECT n + 1 FROM numbers WHERE n < ?)
+    INSERT INTO agent_state SELECT owner, namespace, printf('key-%08d', n), value, version, revision, at, expires,
+        created, lasts FROM numbers, (SELECT * FROM agent_state WHERE namespace = 'flat' LIMIT 1)
+"""
 Call = Callable[[int], object]
 Clock = Callable[[], int]
 
@@ -30,6 +37,18 @@ def flat(folder: Path, small: int, large: int, calls: int, url: str | None = Non
         after = _times(agent, large, calls, clock)
     ratios = {name: after[name] / before[name] for name in before}
     return {"ratios": ratios, "us": after, "sets_per_second": (large - small) / took}
+
+
+def flat_view(folder: Path, small: int, large: int, calls: int) -> dict[str, Any]:
+    """The same in a file, where only the view gets the many keys: nothing else of them is read."""
+    with an_agent(folder) as agent:
+        _fill(agent, 0, small)
+        before = _times(agent, small, calls, process_time_ns)
+        base = apsw.Connection(str(folder / "perdure.db"))
+        base.execute(_COPY, (small, large - 1))
+        base.close()
+        after = _times(agent, large, calls, process_time_ns)
+    return {"ratios": {name: after[name] / before[name] for name in before}, "us": after}
 
 
 def _fill(agent: Agent, start: int, end: int) -> None:

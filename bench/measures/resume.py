@@ -31,8 +31,8 @@ def prepare(folder: Path, steps: int) -> dict[str, int]:
 
 
 def resume(folder: Path, steps: int, attempt: int) -> dict[str, float]:
-    """The same again in a new process: the clock starts when the imports are done."""
-    begun = perf_counter()
+    """The same again in a new process: both clocks start when the imports are done."""
+    begun = _now()
     agent, texts = Agent("bench", store=f"sqlite:///{folder / 'perdure.db'}"), Texts(1)
     bodies = 0
 
@@ -43,24 +43,27 @@ def resume(folder: Path, steps: int, attempt: int) -> dict[str, float]:
         return texts(number)
 
     agent.runs.list()
-    store_opened, cpu = perf_counter(), process_time()
+    store_opened = _now()
     with agent.run("long"):
-        loaded, cpu = perf_counter(), process_time() - cpu
+        loaded = _now()
         for number in range(steps):
             think(number)
-        replayed = perf_counter()
+        replayed = _now()
         think(-attempt - 1)
-        first_new = perf_counter()
+        first_new = _now()
         assert bodies == 1, f"{bodies} bodies ran: finished steps were not remembered"
-        _leave(
-            {
-                "load_ms": (loaded - store_opened) * 1000,
-                "load_cpu_ms": cpu * 1000,
-                "replay_ms": (replayed - loaded) * 1000,
-                "first_new_ms": (first_new - begun) * 1000,
-            }
-        )
+        parts = {"load": (store_opened, loaded), "replay": (loaded, replayed), "first_new": (begun, first_new)}
+        _leave({f"{name}_{key}": ms for name, part in parts.items() for key, ms in _milliseconds(*part).items()})
     return {}
+
+
+def _now() -> tuple[float, float]:
+    return perf_counter(), process_time()
+
+
+def _milliseconds(begun: tuple[float, float], ended: tuple[float, float]) -> dict[str, float]:
+    """What passed by the clock, and of the processor's time."""
+    return {"ms": (ended[0] - begun[0]) * 1000, "cpu_ms": (ended[1] - begun[1]) * 1000}
 
 
 def _leave(figures: dict[str, float] | dict[str, int]) -> None:

@@ -22,6 +22,7 @@ from perdure.errors import InDoubt, NotDone, PerdureError, RunBusy, RunWaiting
 if TYPE_CHECKING:
     from perdure import kinds
     from perdure.api.aio import AsyncAgent, AsyncRun
+    from perdure.api.capture import capture
     from perdure.api.sync import Agent, Run
     from perdure.data.events.read import Event
     from perdure.run.doubt import Done, Unknown
@@ -45,6 +46,7 @@ __all__ = [
     "RunBusy",
     "RunWaiting",
     "Unknown",
+    "capture",
     "errors",
     "kinds",
     "stored",
@@ -62,6 +64,7 @@ _MODULES = {
     "Key": "perdure.run.function",
     "Run": "perdure.api.sync",
     "Unknown": "perdure.run.doubt",
+    "capture": "perdure.api.capture",
     "stored": "perdure.values.codec",
     "upcaster": "perdure.values.codec",
 }

@@ -55,7 +55,8 @@
     │   ├── TurnUnfinished           PD360  the last turn of the thread has not ended
     │   ├── NoTurn                   PD361  the thread has no turn to resume, and none is queued
     │   ├── ForeignThread            PD362  the thread belongs to another framework
-    │   └── AlreadyReplied           PD363  a turn has one reply
+    │   ├── AlreadyReplied           PD363  a turn has one reply
+    │   └── ReplayUnknown            PD370  unknown which recorded effects the client of a server has reached
     ├── CallProblem                  steps and effects
     │   ├── NotDurable               PD401  called outside a run
     │   ├── EffectInsideStep         PD402  an effect inside a step or an effect
@@ -79,6 +80,7 @@
     │   ├── WrongType                PD419  an argument has a wrong type; also a TypeError
     │   ├── ExtraMissing             PD422  a package that this part needs is not installed; also an ImportError
     │   ├── EventsCompacted          PD421  the events of that time are in an archive
+    │   ├── ConfigurationBroken      PD423  a tool's configuration file cannot be read or edited safely
     │   ├── MemoryNotFound           PD430  no memory has that id, or it was forgotten
     │   └── BadEmbedder              PD431  cannot turn texts into vectors
     ├── WorkspaceProblem             the folder of files that people read and edit
@@ -93,20 +95,37 @@
     │   ├── ExportDamaged            PD805  the export file has changed since it was written
     │   ├── WrongPassphrase          PD806  the passphrase does not open the private key
     │   └── ExportUnsigned           PD807  the export file has no signature of its agent
-    └── WorkflowProblem              workflows and their steps
-        ├── WorkflowNotFound         PD501  no workflow or step has that name
-        ├── WorkflowInvalid          PD502  the steps have a cycle, a duplicate name, ...
-        ├── WorkflowChanged          PD503  a newer version has changed the step
-        ├── StepClaimed              PD504  another live process has claimed the step
-        ├── StepNotReady             PD505  waits for other steps, or is done
-        ├── UnknownAction            PD506  no action is registered under that name
-        └── WorkflowBlocked          PD507  none of the remaining steps can run now
+    ├── PlaybookProblem              playbooks and their plays
+    │   ├── PlaybookNotFound         PD701  no playbook, version or lesson has that name
+    │   └── PlaybookFailed           PD702  the answer of the strongest tier was refused
+    ├── WorkflowProblem              workflows and their steps
+    │   ├── WorkflowNotFound         PD501  no workflow or step has that name
+    │   ├── WorkflowInvalid          PD502  the steps have a cycle, a duplicate name, ...
+    │   ├── WorkflowChanged          PD503  a newer version has changed the step
+    │   ├── StepClaimed              PD504  another live process has claimed the step
+    │   ├── StepNotReady             PD505  waits for other steps, or is done
+    │   ├── UnknownAction            PD506  no action is registered under that name
+    │   └── WorkflowBlocked          PD507  none of the remaining steps can run now
+    └── ServerProblem                requests to `perdure serve`
+        ├── Unauthenticated          PD901  no valid key
+        ├── NotAllowed               PD902  the key may not do this
+        ├── QuotaExceeded            PD903  the key has used up its quota
+        ├── RequestInvalid           PD904  the request cannot be understood; also a ValueError
+        ├── RequestTooLarge          PD905  the request exceeds a limit
+        ├── RequestRepeated          PD906  the Idempotency-Key belongs to another request
+        ├── ResourceNotFound         PD907  the server has no such resource
+        ├── MethodRefused            PD908  the resource does not have that method
+        ├── RequestTooSlow           PD909  the request or its answer took too long; also a TimeoutError
+        ├── KeyNotFound              PD910  no key has that id
+        ├── ListenRefused            PD911  the server would be open to strangers
+        └── RequestUnfinished        PD912  an equal request is under way, or its answer was lost
 
     RunStopped                       not an Exception: passes through `except Exception` in user code
     ├── RunCancelled                 PD313  raised in the block of a run that is cancelled
     └── RunPaused                    PD314  raised in the block of a run that is paused
 
-`NotDone` is not an error of Perdure: raise it in an effect to report that nothing happened.
+`NotDone` is not an error of Perdure: raise it in an effect to report that nothing happened. Nor is `ForeignError`, an
+exception of a program in another language.
 Warnings: `NotDurableWarning`, `ReplayDiffers`, `StateNotSaved`, `StoreMovedWarning`.
 """
 
@@ -229,7 +248,7 @@ class StorageFull(StoreProblem, OSError):
 
 
 class StoreFenced(StoreProblem, OSError):
-    """After an I/O error it is unknown what reached the disk, so this process writes no more."""
+    """After an I/O error it is unknown what reached the disk, so this process no longer writes."""
 
     code = "PD204"
     hint = "check the disk, then restart the program, or close and reopen the agent: the store recovers"
@@ -260,6 +279,7 @@ class StoreClosed(StoreProblem):
     """The store has been closed."""
 
     code = "PD208"
+    hint = "create a new Agent to open it again; everything that was acknowledged is kept"
 
 
 class JournalDamaged(StoreProblem):
@@ -538,7 +558,7 @@ class ForeignThread(RunProblem):
     """The thread belongs to another framework, which continues it."""
 
     code = "PD362"
-    hint = "go on with it in that framework, or give the conversation another thread id"
+    hint = "continue it in that framework, or use another thread id"
 
 
 class AlreadyReplied(RunProblem):
@@ -546,6 +566,13 @@ class AlreadyReplied(RunProblem):
 
     code = "PD363"
     hint = "a turn has one reply; use turn.messages.append(...) for further messages"
+
+
+class ReplayUnknown(RunProblem):
+    """The server does not know which recorded effects this client has reached."""
+
+    code = "PD370"
+    hint = "repeat the request with `passed`, the entries of the effects that this client has reached"
 
 
 class NothingCompacted(RunProblem):
@@ -576,6 +603,7 @@ class WrongAgent(CallProblem):
     """A step of one agent was called in a run of another agent."""
 
     code = "PD403"
+    hint = "call it in a run of its own agent, or declare it with the agent of this run"
 
 
 class InDoubt(CallProblem):
@@ -586,10 +614,10 @@ class InDoubt(CallProblem):
 
 
 class StepFailed(CallProblem):
-    """The step failed with an exception of an unregistered type."""
+    """The step failed with an exception whose type is not known here."""
 
     code = "PD405"
-    hint = "list the type in raises=(...) of the step to get the original exception back"
+    hint = "import its module, or list the type in raises=(...) of the step, to get the original exception back"
 
     def __init__(self, message: str = "", *, hint: str = "", type_name: str = "", args: Any = ()) -> None:
         super().__init__(message, hint=hint)
@@ -654,12 +682,14 @@ class CheckpointNotFound(CallProblem, LookupError):
     """There is no checkpoint of that name."""
 
     code = "PD409"
+    hint = "`perdure checkpoints` lists the checkpoints of this store"
 
 
 class ThreadNotFound(CallProblem, LookupError):
     """There is no thread with that id, or it has no such checkpoint."""
 
     code = "PD413"
+    hint = "`perdure threads` lists the threads of this store"
 
 
 class ThreadConflict(CallProblem):
@@ -707,6 +737,12 @@ class ExtraMissing(CallProblem, ImportError):
     code = "PD422"
 
 
+class ConfigurationBroken(CallProblem, ValueError):
+    """A configuration file cannot be read, or not be edited safely."""
+
+    code = "PD423"
+
+
 class MemoryNotFound(CallProblem, LookupError):
     """There is no memory with that id, or it was forgotten."""
 
@@ -725,6 +761,7 @@ class ArtifactNotFound(CallProblem, LookupError):
     """There is no artifact of that name."""
 
     code = "PD410"
+    hint = "`perdure artifacts ls` lists the artifacts of this store"
 
 
 class TaskNotFound(CallProblem, LookupError):
@@ -769,6 +806,7 @@ class AgentNotFound(AgentProblem, LookupError):
     """The store has no agent of that name."""
 
     code = "PD804"
+    hint = "`perdure agents` lists the agents of this store"
 
 
 class ExportDamaged(AgentProblem):
@@ -794,6 +832,23 @@ class ExportUnsigned(AgentProblem):
     )
 
 
+class PlaybookProblem(PerdureError):
+    """The playbook or one of its steps cannot do this."""
+
+
+class PlaybookNotFound(PlaybookProblem, LookupError):
+    """There is no playbook of that name."""
+
+    code = "PD701"
+
+
+class PlaybookFailed(PlaybookProblem):
+    """Every tier was tried, and `verify` refused every answer."""
+
+    code = "PD702"
+    hint = "the attempts are recorded: correct the playbook or verify, and start another run"
+
+
 class WorkflowProblem(PerdureError):
     """The workflow or one of its steps cannot do this."""
 
@@ -802,6 +857,7 @@ class WorkflowNotFound(WorkflowProblem, LookupError):
     """There is no workflow or step of that name."""
 
     code = "PD501"
+    hint = "`perdure workflows` lists the workflows of this store"
 
 
 class WorkflowInvalid(WorkflowProblem, ValueError):
@@ -866,8 +922,99 @@ class PathRefused(WorkspaceProblem, ValueError):
     code = "PD602"
 
 
+class ServerProblem(PerdureError):
+    """The server refuses the request."""
+
+
+class Unauthenticated(ServerProblem):
+    """The request has no valid key."""
+
+    code = "PD901"
+    hint = "send `Authorization: Bearer pdk_...`; `perdure keys create NAME` makes a key"
+
+
+class NotAllowed(ServerProblem):
+    """The key may not do this."""
+
+    code = "PD902"
+
+
+class QuotaExceeded(ServerProblem):
+    """The key has used up its quota."""
+
+    code = "PD903"
+    retry_after: float = 1.0
+    """Seconds after which the request can succeed."""
+
+
+class RequestInvalid(ServerProblem, ValueError):
+    """The request cannot be understood; nothing was changed."""
+
+    code = "PD904"
+    hint = "GET /v1/openapi.json describes every request"
+
+
+class RequestTooLarge(ServerProblem):
+    """The request exceeds a limit; nothing was changed."""
+
+    code = "PD905"
+
+
+class RequestRepeated(ServerProblem):
+    """The Idempotency-Key was used for another request; nothing was changed."""
+
+    code = "PD906"
+    hint = "send a new Idempotency-Key with every new request, and the same one only with an equal request"
+
+
+class RequestUnfinished(ServerProblem):
+    """A request with this Idempotency-Key is under way."""
+
+    code = "PD912"
+
+
+class ResourceNotFound(ServerProblem, LookupError):
+    """The server has no such resource."""
+
+    code = "PD907"
+    hint = "GET /v1/openapi.json lists every path"
+
+
+class MethodRefused(ServerProblem):
+    """The resource does not have that method."""
+
+    code = "PD908"
+
+
+class RequestTooSlow(ServerProblem, TimeoutError):
+    """The request or its answer took too long."""
+
+    code = "PD909"
+
+
+class KeyNotFound(ServerProblem, LookupError):
+    """There is no key with that id."""
+
+    code = "PD910"
+    hint = "`perdure keys list` shows all keys"
+
+
+class ListenRefused(ServerProblem):
+    """The server would be open to strangers."""
+
+    code = "PD911"
+
+
 class NotDone(Exception):
     """Raise it in an effect, or return it from `check`, to report that nothing happened."""
+
+
+class ForeignError(Exception):
+    """An exception of a program in another language; `type_name` is its class there."""
+
+    def __init__(self, message: str = "", *, type_name: str = "Error") -> None:
+        super().__init__(message)
+        self.type_name = type_name
 
 
 class NotDurableWarning(UserWarning):

@@ -21,7 +21,7 @@ from perdure.maintenance.retention import GcReport
 from perdure.memory.results import Memory, Recalled
 from perdure.presence.context.compact import Compaction
 from perdure.presence.context.context import Context
-from perdure.presence.handoff import Handoff
+from perdure.presence.handoff import HandoffBrief
 from perdure.presence.handoff.pending import AgentHandoff
 from perdure.presence.handoff.progress import Progress
 from perdure.presence.workspace.bootstrap import Bootstrap
@@ -57,7 +57,7 @@ __all__ = [
     "FileVersion",
     "Fork",
     "GcReport",
-    "Handoff",
+    "HandoffBrief",
     "Memory",
     "Progress",
     "Question",

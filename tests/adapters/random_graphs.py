@@ -13,8 +13,8 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Send, interrupt
 from typing_extensions import TypedDict
 
-from tests.adapters.plays import Play
-from tests.adapters.scenes import join_writes
+from tests.adapters.feature_graphs import join_writes
+from tests.adapters.saver_comparison import Play
 
 STEPS_MAX = 14
 KINDS = ("say", "ask", "ask twice", "send", "goto", "fail")

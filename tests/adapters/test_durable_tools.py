@@ -26,7 +26,7 @@ from perdure import Agent, Done, InDoubt, NotDone, RunBusy, RunWaiting
 from perdure.adapters.langgraph import DurableTools, PerdureSaver, PerdureStore, durable, effect_key
 from perdure.errors import Diverged, NotDurable
 from perdure.platform.failpoints import CommitMoment, Site
-from tests.adapters.bot import (
+from tests.adapters.scripted_agent import (
     ASK,
     THREAD,
     FileSaver,

@@ -23,7 +23,17 @@ from perdure import Agent, InDoubt, NotDone, RunWaiting
 from perdure.adapters.langgraph import DurableTools, PerdureSaver, durable, effect_key
 from perdure.errors import NotDurableWarning
 from perdure.platform.failpoints import CommitMoment, Site
-from tests.adapters.bot import ASK, THREAD, Scripted, asks, make_pay_tool, pay_then_tell, payments, run_killed, shop
+from tests.adapters.scripted_agent import (
+    ASK,
+    THREAD,
+    Scripted,
+    asks,
+    make_pay_tool,
+    pay_then_tell,
+    payments,
+    run_killed,
+    shop,
+)
 from tests.conformance.kit import World, kill_at
 
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from langgraph.checkpoint.memory import InMemorySaver
 
-from tests.adapters.plays import Scene, play_scene
+from tests.adapters.feature_graphs import SCENES
 from tests.adapters.random_graphs import PLANS, Plan, act
+from tests.adapters.saver_comparison import Scene, play_scene
 from tests.adapters.savers import saver_at
-from tests.adapters.scenes import SCENES
 from tests.conftest import WANTED, new_store
 
 _threads = itertools.count(1)

@@ -8,9 +8,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from perdure.adapters.langgraph import Migrated, migrate
-from tests.adapters.plays import play_scene
+from tests.adapters.feature_graphs import SCENES, asks, chain, says
+from tests.adapters.saver_comparison import play_scene
 from tests.adapters.savers import saver_at
-from tests.adapters.scenes import SCENES, asks, chain, says
 
 
 def test_every_thread_comes_along(store_url: str) -> None:

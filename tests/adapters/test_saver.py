@@ -339,7 +339,7 @@ class Rot:
         return bytes(255 - byte for byte in ciphertext)
 
 
-def test_a_serializer_is_used_for_everything_and_nothing_is_taken_for_encrypted_that_is_not(store_url: str) -> None:
+def test_a_serializer_is_used_for_everything(store_url: str) -> None:
     serde = EncryptedSerializer(Rot(), JsonPlusSerializer())
     with PerdureSaver(store_url, serde=serde) as saver:
         where = put(saver, config("t"), {"ssn": "078-05-1120", "n": 7}, user="metadata of ann")

@@ -21,7 +21,7 @@ from langgraph.checkpoint.base.id import uuid6
 
 from perdure.errors import ThreadConflict
 from perdure.platform.failpoints import CommitMoment, Site
-from tests.adapters.journey import GIVEN, NODES, config, expected_points, journey, points, travel
+from tests.adapters.killed_graph import GIVEN, NODES, config, expected_points, journey, points, travel
 from tests.adapters.savers import saver_at
 from tests.conformance.kit import Behind, World, kill_at, run_in_child, run_in_children
 

@@ -23,8 +23,14 @@ from perdure.journal import rebuild
 from perdure.journal.verify import verify
 from perdure.platform import failpoints
 from perdure.platform.failpoints import CommitMoment, Site
+from perdure.server.addresses import tenant_url
+from perdure.store import is_remote
 from perdure.store.postgres.url import is_postgres, parse
+from perdure.store.remote.address import parse_address
 from perdure.values.clock import SYSTEM_CLOCK, SystemClock
+
+IN_SOAK = os.environ.get("PERDURE_HYPOTHESIS") == "soak"
+"""Whether `make soak` runs: it takes all cases. Users have this file without tests/budget.py."""
 
 PATIENCE = 100.0
 """Seconds. Nothing but a failing test waits that long."""
@@ -133,10 +139,20 @@ def kill_on_other_host(store_url: str, program: Callable[[], object]) -> None:
     expire_leases(store_url)
 
 
+def find_behind(store_url: str) -> str:
+    """The store that a server on this machine has for a tenant. The suite is told in BEHIND_REMOTE_STORE."""
+    served = os.environ.get("BEHIND_REMOTE_STORE")
+    if not served:
+        pytest.skip("nobody reaches the tables behind a server")
+    return tenant_url(served, parse_address(store_url).tenant)
+
+
 class Behind:
     """The tables of a store behind its back, as another program would change them. Values are bound by `?`."""
 
     def __init__(self, store_url: str) -> None:
+        if is_remote(store_url):
+            store_url = find_behind(store_url)
         self._postgres = is_postgres(store_url)
         if self._postgres:
             place = parse(store_url)

@@ -27,8 +27,8 @@ from perdure.testing.plugin import STORES
 
 from ..model.ops import COMMITS, IN_A_BODY, IN_THE_CODE, Move, Start
 from ..model.strategies import stories
-from .stage import Stage, Told, expected, stage
-from .stories import STORIES, crash_everywhere
+from .model_comparison import Stage, Told, expected, stage
+from .model_regressions import STORIES, crash_everywhere
 
 REACHED = (*IN_THE_CODE, *IN_A_BODY, *COMMITS)
 """All but "waiting": with wait=0 it is over before it can be met."""

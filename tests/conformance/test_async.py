@@ -167,7 +167,7 @@ async def test_a_commit_is_shielded_from_cancellation(store_url: str) -> None:
     tasks.append(asyncio.create_task(program()))
     with pytest.raises(asyncio.CancelledError):
         await tasks[0]
-    names = [type(event.record).__name__ for event in (await agent.runs.get("r")).events]
+    names = [event.kind for event in (await agent.runs.get("r")).events]
     assert names == ["RunStarted", "StepDone", "RunInterrupted"]
 
 
@@ -261,6 +261,19 @@ def test_sigterm_interrupts(store_url: str) -> None:
     status = run_in_child(lambda: asyncio.run(program()))
     assert os.WIFEXITED(status)
     assert asyncio.run(agent_at(store_url).runs.get("r")).status == "interrupted"
+
+
+def test_a_programs_own_handler_of_sigterm_stays(store_url: str) -> None:
+    async def program() -> None:
+        told = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+        async with agent_at(store_url).run("r"):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+        await told.wait()
+
+    status = run_in_child(lambda: asyncio.run(program()))
+    assert (os.WIFEXITED(status), os.WEXITSTATUS(status)) == (True, 0)
 
 
 async def test_the_old_holder_commits_nothing(store_url: str) -> None:

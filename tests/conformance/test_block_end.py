@@ -20,8 +20,8 @@ from perdure.records import EffectDone
 from perdure.run import block_exit as leaving
 from perdure.run import doubt
 
+from .detached_service import Broken, Outside, make_world_check
 from .kit import PATIENCE, World, agent_at, kill_at, run_in_child, wait_until
-from .outside import Broken, Outside, make_world_check
 
 # -- a retry loop around a block ---------------------------------------------------------------------------------------
 

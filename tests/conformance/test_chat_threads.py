@@ -17,7 +17,10 @@ from perdure.errors import (
     NoTurn,
     PointNotFound,
     RunExists,
+    RunFinished,
+    ThreadNotFound,
     TurnUnfinished,
+    VersionConflict,
 )
 from perdure.kernel.protocol import drive_sync
 from perdure.work.threads.turn import TurnRequest, enqueue
@@ -205,6 +208,70 @@ def test_what_changed_the_world_stays_when_a_turn_is_given_up(program: Chat) -> 
     assert len(program.thread.raw) == 4
 
 
+def _tool_messages(kind: str) -> list[Any]:
+    """A call of two tools and their results, as objects of a framework or a provider."""
+    if kind == "langchain":
+        made = pytest.importorskip("langchain_core.messages", reason="langchain_core is not installed")
+        calls = [{"name": "pay", "args": {}, "id": one} for one in "ab"]
+        return [made.AIMessage("", tool_calls=calls), *(made.ToolMessage("ok", tool_call_id=one) for one in "ab")]
+    if kind == "openai":
+        chat = pytest.importorskip("openai.types.chat", reason="openai is not installed")
+        calls = [{"id": one, "type": "function", "function": {"name": "pay", "arguments": "{}"}} for one in "ab"]
+        called = chat.ChatCompletionMessage.construct(role="assistant", tool_calls=calls)
+        return [called, *({"role": "tool", "tool_call_id": one, "content": "ok"} for one in "ab")]
+    types = pytest.importorskip("anthropic.types", reason="anthropic is not installed")
+    blocks = [types.ToolUseBlock.construct(type="tool_use", id=one, name="pay", input={}) for one in "ab"]
+    results = [{"type": "tool_result", "tool_use_id": one, "content": "ok"} for one in "ab"]
+    return [{"role": "assistant", "content": blocks}, {"role": "user", "content": results}]
+
+
+@pytest.mark.parametrize("kind", ["langchain", "openai", "anthropic"])
+def test_calls_of_tools_stay_as_the_objects_that_they_are(program: Chat, kind: str) -> None:
+    """Both results follow their call, although both effects ran before the first result was written."""
+    call, *results = _tool_messages(kind)
+    with pytest.raises(ZeroDivisionError), program.thread.turn("buy") as turn:
+        turn.messages.append({"role": "assistant", "content": "let me think"})
+        turn.messages.append(call)
+        program.pay(1)
+        program.pay(2)
+        for result in results:
+            turn.messages.append(result)
+        raise ZeroDivisionError
+    assert program.thread.messages == [{"role": "user", "content": "buy"}, call, *results]
+
+
+def test_a_failed_turn_is_resumed_by_its_id_until_a_later_one_begins(program: Chat) -> None:
+    """Its state is that of its start: going on with it later would take back what later turns have written."""
+    for ident in ("r1", "r2"):
+        with pytest.raises(ZeroDivisionError), program.thread.turn("first", id=ident):
+            program.thread.state["city"] = "old"
+            raise ZeroDivisionError
+    with program.thread.turn("first", id="r2") as turn:
+        program.thread.state["city"] = "old"
+        turn.reply("resumed")
+    with program.thread.turn("second") as turn:
+        with pytest.raises(RunFinished, match="later turn"):
+            program.chat("user", "first", id="r1", wait=60)
+        program.thread.state["city"] = "new"
+        turn.reply("late")
+    with pytest.raises(RunFinished, match="ZeroDivisionError.*another id="), program.thread.turn("first", id="r1"):
+        pass
+    assert program.thread.state["city"] == "new"
+    assert program.contents() == ["first", "first", "resumed", "second", "late"]
+    assert program.chat("user", "first", id="r3") == "re: first"
+
+
+def test_a_function_may_return_its_reply(program: Chat) -> None:
+    def both(turn: Any) -> str:
+        turn.reply("given")
+        return "returned"
+
+    for number, (function, reply) in enumerate(((lambda turn: "returned", "returned"), (both, "given")), 1):
+        assert program.agent.turn(function)("user", "hello", id=str(number)) == reply
+        assert program.agent.turn(function)("user", "hello", id=str(number)) == reply
+    assert program.contents() == ["hello", "returned", "hello", "given"]
+
+
 def test_an_open_turn_is_busy_and_wait_queues_behind_it(store_url: str, world: World) -> None:
     def slow() -> None:
         chat = Chat(store_url, world)
@@ -310,6 +377,10 @@ def test_a_fork_begins_after_a_turn_with_the_state_as_of_then(program: Chat) -> 
     assert dict(other.fork(to="third").state) == {"n": 2}
     with pytest.raises(PointNotFound):
         program.thread.fork(at=9, to="nowhere")
+    with pytest.raises(ThreadNotFound):
+        program.agent.thread("nobody").fork(to="nowhere")
+    with pytest.raises(VersionConflict, match="choose another id for the fork"):
+        program.thread.fork(to="other")
     assert len(program.contents()) == 8
 
 

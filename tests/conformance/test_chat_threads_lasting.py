@@ -215,9 +215,7 @@ LONG = 1000 if os.environ.get("PERDURE_HYPOTHESIS") == "soak" else 150
 """Turns. A cost that grows with the thread is fifteen times as large at the end as at turn 10, at least."""
 
 
-def test_a_turn_with_its_context_costs_the_same_in_a_long_thread(
-    program: Chat, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_turn_costs_the_same_in_a_long_thread(program: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
     counter, counts = StoreCounter(program.agent._engine.store, monkeypatch), list[Counter[str]]()
     for number in range(LONG):
         counter.counts.clear()

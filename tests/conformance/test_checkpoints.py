@@ -442,7 +442,7 @@ def test_checkpoints_of_one_millisecond_are_listed_in_the_order_that_they_were_m
     agent.close()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 30))])
 def test_a_list_that_grows_and_shrinks_while_its_past_is_collected(store_url: str, seed: int) -> None:
     """The next checkpoint relies on the last version of some name, and on nothing before it: that may be gone."""
     chance, agent = random.Random(seed), agent_at(store_url)

@@ -25,7 +25,7 @@ from perdure.records import RunStarted
 from perdure.run import doubt
 from perdure.values.clock import SYSTEM_CLOCK
 
-from .kit import PATIENCE, World, agent_at, die, fork_program, run_in_child, wait_until
+from .kit import IN_SOAK, PATIENCE, World, agent_at, die, fork_program, run_in_child, wait_until
 
 SYS_EXIT = {"x86_64": 60}.get(os.uname().machine, 93)
 """The system call that ends one thread: this number on x86, the other one on what came after it."""
@@ -335,6 +335,8 @@ def test_a_child_with_an_empty_environment_is_known_by_its_group(scene: Scene) -
     assert scene.resume("sync", wait=PATIENCE) == "paid 5"
 
 
+@pytest.mark.stores("sqlite", *(["postgres"] if IN_SOAK else []))  # it waits ten seconds, and asks the kernel
+@pytest.mark.sampled
 async def test_a_child_of_a_body_that_timed_out_is_at_work(scene: Scene) -> None:
     """The body was cancelled and has ended; what it started has not, and a retry would be the second time."""
     started: list[asyncio.subprocess.Process] = []

@@ -100,7 +100,7 @@ def test_after_a_failed_commit_the_run_goes_on_where_it_was(store_url: str) -> N
 
 
 @pytest.mark.stores("sqlite")
-def test_a_disk_that_fills_up_in_the_commit_itself_takes_the_run_back_to_where_it_was(store_url: str) -> None:
+def test_a_disk_that_fills_up_in_the_commit_takes_the_run_back(store_url: str) -> None:
     # Two writes of one run in one transaction: both have built on the head, and both are undone.
     refused: list[CommitMoment] = []
 

@@ -85,10 +85,7 @@ def test_older_versions_are_mended_too_and_what_is_sound_is_not_written(store_ur
     assert agent.artifacts.load("a", 1) == agent.artifacts.load("a", 2) == data
 
 
-def test_the_next_checkpoint_does_not_rely_on_what_was_found_damaged(
-    store_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(objects, "_suspects", set())  # other tests have met damage in this process
+def test_the_next_checkpoint_does_not_rely_on_what_was_found_damaged(store_url: str) -> None:
     agent = agent_at(store_url)
     agent.checkpoint.create("c", VALUE)
     hurt(store_url)

@@ -53,7 +53,7 @@ def test_the_intent_is_durable_before_the_body_starts(store_url: str, world: Wor
 
     @agent.effect
     def pay(*, key: str) -> str:
-        [effect] = [e for e in agent.runs.get("r").events if type(e.record).__name__ == "EffectIntended"]
+        [effect] = [e for e in agent.runs.get("r").events if e.kind == "EffectIntended"]
         assert effect.record.key == key  # type: ignore[attr-defined]
         return "ok"
 
@@ -283,9 +283,7 @@ def test_while_in_doubt_no_other_call_of_that_name_starts(store_url: str, world:
     assert len(world.read_all()) == 1
 
 
-def test_a_timed_out_effect_is_in_doubt_and_not_done_is_not_believed_while_it_runs(
-    store_url: str, world: World
-) -> None:
+def test_not_done_is_not_believed_while_a_timed_out_body_runs(store_url: str, world: World) -> None:
     go = threading.Event()
 
     def body() -> str:

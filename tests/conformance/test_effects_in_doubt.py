@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from perdure import AsyncAgent, Done, InDoubt, NotDone, RunWaiting
+from perdure.errors import Diverged
 from perdure.platform.failpoints import CommitMoment, Site
 from perdure.records import EffectAgain
 
-from .kit import World, agent_at, die, kill_at, kill_on_other_host, run_in_child
+from .kit import PATIENCE, World, agent_at, die, kill_at, kill_on_other_host, run_in_child
 from .test_effects import make_payment
 
 
@@ -42,7 +44,7 @@ def test_an_effect_proven_absent_is_begun_again_with_a_new_entry(store_url: str,
     agent, program = make_payment(store_url, world, check=check)
     assert program(wait=0) == "paid 5"
     assert len(world.read_all()) == 1
-    names = [type(event.record).__name__ for event in agent.runs.get("r").events]
+    names = [event.kind for event in agent.runs.get("r").events]
     assert names == ["RunStarted", "EffectIntended", "RunResumed", "EffectAgain", "EffectDone", "RunFinished"]
 
 
@@ -57,7 +59,7 @@ def test_an_effect_proven_done_is_recorded_and_not_asked_about_again(store_url: 
     agent, program = make_payment(store_url, world, check=check)
     assert [program(), program()] == ["found", "found"]
     assert asked == world.read_all()
-    names = [type(event.record).__name__ for event in agent.runs.get("r").events]
+    names = [event.kind for event in agent.runs.get("r").events]
     assert names == ["RunStarted", "EffectIntended", "RunResumed", "EffectDone", "RunFinished"]
 
 
@@ -86,7 +88,7 @@ def test_a_question_is_closed_once_it_is_settled(store_url: str, world: World, a
     program(wait=0)
     info = agent.runs.get("r")
     assert (info.status, info.questions, info.in_doubt) == ("finished", [], [])
-    names = [type(event.record).__name__ for event in info.events]
+    names = [event.kind for event in info.events]
     assert names.count("QuestionAsked") == names.count("QuestionClosed") == asked
 
 
@@ -126,6 +128,26 @@ def test_two_calls_with_one_id_at_the_same_time_are_one_effect(store_url: str, w
     assert len(world.read_all()) == 1
 
 
+def test_two_threads_with_one_id_at_the_same_time_are_one_effect(store_url: str, world: World) -> None:
+    agent, begun, free = agent_at(store_url), threading.Event(), threading.Event()
+
+    @agent.effect
+    def pay(*, key: str) -> str:
+        world.do(key)
+        begun.set()
+        assert free.wait(PATIENCE)
+        return "paid"
+
+    with agent.run("r") as run, ThreadPoolExecutor() as pool:
+        first = pool.submit(run.bind(pay.options(id="x")))
+        assert begun.wait(PATIENCE)
+        second = pool.submit(run.bind(pay.options(id="x")))
+        assert isinstance(second.exception(PATIENCE), Diverged)
+        free.set()
+        assert first.result(PATIENCE) == "paid"
+    assert len(world.read_all()) == 1
+
+
 def test_a_finished_run_says_again_what_nobody_knew(store_url: str, world: World) -> None:
     agent = agent_at(store_url)
 
@@ -146,9 +168,7 @@ class Receipt:
 
 
 @pytest.mark.parametrize("knows", [False, True])
-def test_an_effect_whose_result_cannot_be_stored_has_happened_and_is_not_repeated(
-    store_url: str, world: World, knows: bool
-) -> None:
+def test_an_effect_with_an_unstorable_result_is_not_repeated(store_url: str, world: World, knows: bool) -> None:
     """Not by retries, nor because a TypeError is declared to mean that nothing happened, nor by a check that lags."""
     agent = agent_at(store_url)
 
@@ -177,7 +197,7 @@ def test_an_effect_whose_result_cannot_be_stored_has_happened_and_is_not_repeate
     agent.close()
 
 
-def test_an_effect_that_takes_too_long_is_in_doubt_whatever_its_author_says_of_timeouts(store_url: str) -> None:
+def test_an_effect_that_times_out_is_always_in_doubt(store_url: str) -> None:
     agent, go, calls = agent_at(store_url), threading.Event(), []
 
     @agent.effect(timeout=0.05, not_done=(TimeoutError,), retries=1, backoff=0.001)
@@ -283,7 +303,7 @@ def test_code_outside_of_steps_runs_again(store_url: str, world: World) -> None:
     assert world.read_all() == ["outside", "inside", "outside"]
 
 
-def test_an_effect_without_check_that_is_declared_repeatable_can_happen_twice(store_url: str, world: World) -> None:
+def test_a_repeatable_effect_without_check_can_happen_twice(store_url: str, world: World) -> None:
     def program() -> None:
         with agent_at(store_url).run("r") as run:
             run.effect(lambda: world.do("paid"), name="pay", in_doubt="retry")

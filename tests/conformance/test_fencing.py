@@ -114,7 +114,7 @@ async def test_under_asyncio_and_outside_of_a_run(store_url: str) -> None:
         assert await pay() > 0
 
 
-def test_a_process_that_was_stopped_in_a_body_acts_late_with_a_smaller_number(
+def test_a_process_stopped_in_a_body_acts_late_with_an_old_token(
     store_url: str, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody can keep it from acting. What it has begun with tells it apart."""

@@ -66,7 +66,7 @@ COUNTERS: dict[str, Callable[[Any], Iterator[Any]]] = {
 
 
 @pytest.mark.parametrize("counted", COUNTERS.values(), ids=COUNTERS)
-def test_what_would_count_wrong_after_a_resume_is_refused_from_the_first_run_on(
+def test_positions_that_a_resume_would_count_wrong_are_refused(
     file_url: str, counted: Callable[[Any], Iterator[Any]]
 ) -> None:
     with agent_at(file_url).run("r") as run, pytest.raises(TypeError, match="index=True") as caught:

@@ -344,7 +344,7 @@ class Index:
         return sum(map(len, self.spaces.values()))
 
 
-def test_a_vector_database_that_was_away_catches_up_with_what_was_forgotten(store_url: str) -> None:
+def test_an_unreachable_vector_database_catches_up_on_erasure(store_url: str) -> None:
     index = Index()
 
     def opened(*, attached: bool, embedder: Any = embed_letters) -> Agent:

@@ -87,7 +87,7 @@ def test_a_loop_inside_a_step_is_part_of_the_step(store_url: str) -> None:
 
     with agent.run("r") as run:
         assert run.step(work) == 3
-    names = [type(event.record).__name__ for event in agent.runs.get("r").events]
+    names = [event.kind for event in agent.runs.get("r").events]
     assert names == ["RunStarted", "StepDone", "RunFinished"]
     assert agent.runs.get("r").state == {"at": 3}
 
@@ -201,7 +201,7 @@ def test_events_are_noted_once(store_url: str) -> None:
     with pytest.raises(KeyboardInterrupt):
         program(stop=True)
     program(stop=False)
-    names = [type(event.record).__name__ for event in agent.runs.get("r").events]
+    names = [event.kind for event in agent.runs.get("r").events]
     assert names.count("Wrote") == 3
 
 

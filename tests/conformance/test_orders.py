@@ -21,7 +21,7 @@ Act = Callable[[Any, World], object]
 
 
 def kinds(agent: Agent, run_id: str) -> list[str]:
-    return [type(event.record).__name__ for event in agent.runs.get(run_id).events]
+    return [event.kind for event in agent.runs.get(run_id).events]
 
 
 def items(run: Any, world: World) -> None:

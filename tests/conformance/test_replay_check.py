@@ -17,7 +17,7 @@ from perdure.kernel.engine import close_left
 from perdure.run.rehearse.verdict import FAILS
 
 from .kit import World
-from .replays import Shop, check
+from .replay_programs import Shop, check
 
 PROGRAM = """
 import os
@@ -125,6 +125,19 @@ CHANGES: dict[str, tuple[tuple[str, str], dict[str, str], str]] = {
     "another input": (('"to": "Oslo"', '"to": "Rome"'), {"done": "diverges"}, "was started with {'to': 'Oslo'}"),
     "the agent's state in the open": (
         ("        code = book", "        agent.state.set('trip', 'n', 1)\n        code = book"),
+        {"done": "replays", "left": "replays"},
+        "ends the same way",
+    ),
+    "the agent's state in the open, used": (
+        (
+            "        code = book",
+            "        assert 1 == agent.state.incr('t', 'n') == agent.state.get('t', 'n')\n        code = book",
+        ),
+        {"done": "replays", "left": "replays"},
+        "ends the same way",
+    ),
+    "an order in the open": (
+        ("        code = book", "        agent.runs.pause('asks')\n        code = book"),
         {"done": "unknown", "left": "unknown"},
         "it writes to the agent outside of a step",
     ),

@@ -14,7 +14,7 @@ import pytest
 from perdure.kernel.engine import close_left
 
 from .kit import World
-from .replays import Shop, check
+from .replay_programs import Shop, check
 
 HEAD = """
 import os
@@ -202,7 +202,7 @@ def test_a_program_that_does_not_come_to_its_run_fails(
     before = world.read_all()
     for early, note in (
         ("raise ValueError('no')", "it raises ValueError: no"),
-        ("agent.state.set('a', 'b', 1)", "it writes outside of a run"),
+        ("agent.runs.pause('r')", "it writes outside of a run"),
         ("agent.effect(outside='allow')(happens)('now')", "it calls effect happens outside of a run"),
     ):
         program = OPEN.replace("    with agent.run", f"    {early}\n    with agent.run")
@@ -211,6 +211,43 @@ def test_a_program_that_does_not_come_to_its_run_fails(
         assert (code, report["broken"]) == (1, True)
         assert note in report["notes"][0]
     assert world.read_all() == before
+
+
+OTHER = """
+def other():
+    with agent.run("other"):
+        agent.memory.remember("a secret")
+        agent.workspace(os.environ["FOLDER"])
+"""
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        "agent.runs.pause('other')",
+        "agent.runs.cancel('other')",
+        "agent.memory.forget(agent.memory.list()[0].id)",
+        "agent.workspace(os.environ['FOLDER']).sync()",
+    ],
+)
+def test_what_a_rehearsal_cannot_do_ends_it_and_nothing_behind_it_is_vouched_for(
+    ends: str,
+    shop: Shop,
+    left: Any,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("FOLDER", str(tmp_path / "folder"))
+    program = OPEN + OTHER
+    shop.module(shop.write_version(program)).other()
+    left(program)
+    tables = shop.tables()
+    code, verdict, run = judge_program(shop, capsys, program.replace("#front", ends))
+    assert (code, verdict) == (1, "unknown"), run
+    assert "which a rehearsal does not do" in json.dumps(run)
+    assert judge_program(shop, capsys, program.replace("        crash()", f"        {ends}"))[0] == 0, "all is reached"
+    assert shop.tables() == tables
 
 
 def test_what_steps_have_cost_is_told(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:

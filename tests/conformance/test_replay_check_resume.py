@@ -19,7 +19,7 @@ from perdure.kernel.engine import close_left
 from perdure.run.rehearse.verdict import FAILS
 
 from .kit import World
-from .replays import Shop, check
+from .replay_programs import Shop, check
 
 PROGRAM = """
 import os

@@ -293,7 +293,7 @@ def put_thread(agent: Agent, thread: str, count: int) -> None:
         drive_sync(agent._engine.store, put_checkpoint(agent._engine, wanted))
 
 
-def test_threads_go_by_age_and_by_count_but_not_one_that_somebody_goes_on_with(store_url: str) -> None:
+def test_threads_go_by_age_and_by_count_unless_in_use(store_url: str) -> None:
     agent = agent_at(store_url)
     for thread in ("guest-1", "guest-2", "long"):
         put_thread(agent, thread, 5)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+import anyio.to_thread
 import pytest
 
 from perdure import Agent, AsyncAgent, InDoubt, NotDone, RunWaiting
 from perdure.errors import Abandoned
 
+from .detached_service import Broken, Outside, make_world_check
 from .kit import PATIENCE, World, agent_at
-from .outside import Broken, Outside, make_world_check
 
 
 def _by_to_thread(run: Any, outside: Outside, key: str) -> Any:
@@ -38,12 +40,22 @@ def _by_bound_thread(run: Any, outside: Outside, key: str) -> Any:
     return asyncio.sleep(PATIENCE)
 
 
+def _by_anyio(run: Any, outside: Outside, key: str) -> Any:
+    return anyio.to_thread.run_sync(outside.post, key)
+
+
+def _by_copied_context(run: Any, outside: Outside, key: str) -> Any:
+    threading.Thread(target=contextvars.copy_context().run, args=(outside.post, key), daemon=True).start()
+    return asyncio.sleep(PATIENCE)
+
+
 def _by_task(run: Any, outside: Outside, key: str) -> Any:
     return asyncio.shield(asyncio.create_task(outside.post_async(key)))
 
 
 WAYS = [
-    _by_to_thread, _by_default_executor, _by_executor_of_mine, _by_run_executor, _by_bound_thread, _by_task
+    _by_to_thread, _by_default_executor, _by_executor_of_mine, _by_run_executor, _by_bound_thread, _by_task,
+    _by_anyio, _by_copied_context
 ]  # fmt: skip
 
 

@@ -323,7 +323,7 @@ def test_a_child_run_is_linked_and_steps_go_to_the_innermost(store_url: str) -> 
         parent.state["child"] = child.result
     child_info, parent_info = agent.runs.get("child"), agent.runs.get("parent")
     assert child_info.summary.parent == parent_info.summary.stream
-    names = [type(event.record).__name__ for event in child_info.events]
+    names = [event.kind for event in child_info.events]
     assert names == ["RunStarted", "StepDone", "RunFinished"]
 
 

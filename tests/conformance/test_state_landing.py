@@ -121,7 +121,9 @@ def test_a_step_that_loses_a_race_is_told_and_its_result_is_kept(store_url: str)
         think()
     assert (lost.value.yours, lost.value.theirs) == ("mine", "theirs")
     assert agent.state.get("a", "other") is None
-    [failed] = [event.record for event in agent.runs.get("r").events if isinstance(event.record, records.StepFailed)]
+    [failed] = [
+        event.record for event in agent.runs.get("r").events if isinstance(event.record, records.StepFailedEntry)
+    ]
     assert objects.unpack(agent._engine.store, failed.result) == LARGE
     agent.state.delete("a", "k")
     with agent.run("r"):

@@ -217,7 +217,7 @@ def test_a_step_inside_a_step_is_a_plain_call(store_url: str) -> None:
         with agent.run("r"):
             assert outer() == 3
     assert calls == [1, 2]
-    steps = [event for event in agent.runs.get("r").events if type(event.record).__name__ == "StepDone"]
+    steps = [event for event in agent.runs.get("r").events if event.kind == "StepDone"]
     assert len(steps) == 1
 
 

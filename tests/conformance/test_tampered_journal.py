@@ -12,8 +12,9 @@ import pytest
 
 from perdure import Agent
 from perdure.errors import JournalDamaged, StoreFenced
-from perdure.journal import chain
+from perdure.journal import chain, rebuild
 from perdure.journal.keys import is_signed_by
+from perdure.journal.verify import verify
 from perdure.kernel.engine import AddStoreLocation
 from perdure.records import EntryKind
 from perdure.store import open_store
@@ -88,6 +89,24 @@ def forge(store: Behind, stream: int) -> None:
     forged = bytes(16) + body[16:]
     link = chain.link(before, stream, 3, kind, at, chain.body_digest(forged))
     set_entry(store, stream, 3, "body = ?, chain = ?", forged, link)
+
+
+def test_verify_names_an_edited_entry_and_rebuild_an_edited_row(store_url: str) -> None:
+    stream = three_steps(store_url)
+    with Behind(store_url) as store:
+        store.execute("UPDATE runs SET status = 'finished'")
+    with contextlib.closing(open_store(store_url)) as opened:
+        assert [(one.view, one.what) for one in rebuild.check(opened)] == [("runs", "differs")]
+        rebuild.rebuild(opened)
+        assert rebuild.check(opened) == []
+        assert verify(opened).ok
+    with Behind(store_url) as store:
+        set_entry(store, stream, 3, "at = at + 1")
+    with contextlib.closing(open_store(store_url)) as opened:
+        [found] = [one for one in verify(opened).findings if one.severity == "damage"]
+        assert (found.what, found.stream, found.seq, found.run) == ("edited", stream, 3, "r")
+        with pytest.raises(JournalDamaged):
+            rebuild.rebuild(opened)
 
 
 @pytest.mark.parametrize("harm", [edit_body, remove, swap, change_time, change_kind, forge])
@@ -176,7 +195,7 @@ class FailingVfs(apsw.VFS):
         return FailingFile(self, name, flags)
 
 
-def test_after_an_io_error_nothing_more_is_written_until_the_store_is_opened_again(tmp_path: Path) -> None:
+def test_after_an_io_error_nothing_is_written_before_a_reopen(tmp_path: Path) -> None:
     url, disk = f"sqlite:///{tmp_path / 'p.db'}", FailingVfs()
     store = open_store(url, vfs="failing")
     store.submit(AddStoreLocation(store, "host", "before"))

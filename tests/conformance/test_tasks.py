@@ -15,7 +15,17 @@ import pytest
 from hypothesis import settings
 
 from perdure import Agent, AsyncAgent, Done, NotDone
-from perdure.errors import InputChanged, NotDurable, RunNotFound, StorageFull, TaskFailed, WaitTimeout
+from perdure.errors import (
+    InputChanged,
+    NotDurable,
+    PerdureError,
+    RunNotFound,
+    StorageFull,
+    StoreBusy,
+    StoreUnavailable,
+    TaskFailed,
+    WaitTimeout,
+)
 from perdure.platform.failpoints import CommitMoment, Site
 from perdure.values.limits import DEATHS_MAX, DEATHS_SUSPECT
 from perdure.work.tasks.definition import tasks_of
@@ -193,14 +203,17 @@ def test_what_fails_is_tried_again_and_then_dead_until_somebody_says_otherwise(s
     check_views(office.agent)
 
 
-def test_a_full_disk_is_no_failure_of_the_task(store_url: str, world: World) -> None:
+@pytest.mark.parametrize("problem", [StorageFull, StoreBusy, StoreUnavailable])
+def test_a_store_that_fails_is_no_failure_of_the_task(
+    store_url: str, world: World, problem: type[PerdureError]
+) -> None:
     agent = agent_at(store_url)
 
     @agent.task
     def report(topic: str) -> str:
         world.do(topic)
         if world.count(topic) < 3:
-            raise StorageFull
+            raise problem
         return topic
 
     report.start("r", "rain")
@@ -310,9 +323,9 @@ def test_priority_age_limits_and_pauses(store_url: str, world: World) -> None:
     wanted[0] = 2
     for n in range(5):
         note.start(f"o{n}", n, str(n))
-    with run_worker(agent, concurrency=5):
+    with run_worker(agent, concurrency=3), run_worker(agent, concurrency=3):
         wait_until(lambda: set(rows(agent)) == {"later"})
-    assert most == [2]
+    assert most == [2], "of both workers together"
     check_views(agent)
 
 

@@ -23,7 +23,7 @@ from perdure.transfer.check import check
 from perdure.values import limits
 
 from . import rich_store
-from .forging import Forger, replace
+from .forged_files import Forger, replace
 from .kit import run_in_child
 from .test_transfer import sound
 from .test_transfer_archives import compact, finish

@@ -20,7 +20,7 @@ from perdure.transfer import file_format, import_file
 from perdure.transfer.arrival import ImportEntries
 
 from . import rich_store
-from .forging import Forger, dump, replace
+from .forged_files import Forger, dump, replace
 from .kit import Behind, kill_at
 from .test_transfer import sound
 from .test_transfer_archives import compact, finish, let_go
@@ -115,7 +115,7 @@ def test_what_was_committed_is_not_undone_when_its_answer_is_lost(
         *((Site.ARRIVE, moment) for moment in (CommitMoment.BEGUN, CommitMoment.WRITTEN)),
     ],
 )
-def test_killed_before_its_commit_only_a_key_archives_and_an_upload_are_left_and_it_can_be_repeated(
+def test_an_import_killed_before_its_commit_can_be_repeated(
     loaded_file: Path, store_url: str, tmp_path: Path, site: Site, moment: CommitMoment
 ) -> None:
     make_inhabited_store(store_url)

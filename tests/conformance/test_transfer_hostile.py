@@ -20,7 +20,7 @@ from perdure.transfer import file_format
 from perdure.transfer.locked_key import unlock
 
 from . import rich_store
-from .forging import Forger, dump, replace
+from .forged_files import Forger, dump, replace
 from .test_transfer import sound
 
 STRANGER = SigningKey(bytes(range(32)))
@@ -71,7 +71,9 @@ async def test_a_forged_move_is_never_signed_by_the_key_inside_it(store_url: str
     sound(store_url)
 
 
-async def test_an_unsigned_file_is_imported_only_if_it_is_asked_for_by_name(store_url: str, tmp_path: Path) -> None:
+async def test_an_unsigned_file_is_imported_only_if_it_is_asked_for_by_name(
+    store_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = export_agent(f"sqlite:///{tmp_path / 'home.db'}", tmp_path / "x.perdure", move=True)
     forged = richer(Forger(path)).write_file()
     before = dump(store_url, tmp_path)
@@ -80,6 +82,10 @@ async def test_an_unsigned_file_is_imported_only_if_it_is_asked_for_by_name(stor
     with pytest.raises(ExportUnsigned, match="accept_unsigned=True"):
         await AsyncAgent.import_from(forged, store=store_url)
     assert main(["import", str(forged), "--store", store_url]) == 2
+    capsys.readouterr()
+    assert main(["import", str(forged), "--check"]) == 1
+    assert "refused: `perdure import` does not accept" in (said := capsys.readouterr().out) and "--accept-uns" in said
+    assert main(["import", str(forged), "--check", "--accept-unsigned"]) == 0
     assert {**before, **dump(store_url, tmp_path)} == dump(store_url, tmp_path)
     assert dump(store_url, tmp_path).get("agents", []) == []
     agent = await AsyncAgent.import_from(forged, store=store_url, accept_unsigned=True)
@@ -141,9 +147,7 @@ def test_the_cost_of_a_locked_key_is_not_the_files_to_choose(file_url: str, tmp_
             unlock(replace(key, cost=cost), "right", bytes(32))
 
 
-def test_an_agent_signed_by_another_key_does_not_take_the_name_of_one_whose_key_is_here(
-    file_url: str, tmp_path: Path
-) -> None:
+def test_an_agent_signed_by_another_key_takes_no_known_name(file_url: str, tmp_path: Path) -> None:
     path = export_agent(file_url, tmp_path / "x.perdure", move=True)
     Agent("agent", store=tmp_path / "there.db").close()
     keys = tmp_path / "there.db.keys"

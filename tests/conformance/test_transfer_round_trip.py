@@ -14,7 +14,7 @@ from perdure.errors import StoreMovedWarning
 from perdure.values.clock import SystemClock
 
 from . import rich_store
-from .nouns import read_everything
+from .agent_contents import read_everything
 from .test_transfer import sound
 
 SPACES = ("trip", "kept", "cache")

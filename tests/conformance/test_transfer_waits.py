@@ -33,7 +33,7 @@ def pair(store_url: str) -> tuple[Agent, Agent]:
     return parent, child
 
 
-def test_a_parked_run_that_waits_for_who_stayed_says_so_and_goes_on_when_that_one_comes(
+def test_a_parked_run_waits_for_an_agent_left_behind(
     store_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     there = f"sqlite:///{tmp_path / 'there.db'}"

@@ -189,7 +189,7 @@ def test_what_could_be_kept_of_the_result_is_recorded(store_url: str) -> None:
     store = agent._engine.store
     [(stream, *_)] = store.read("get_run", ("tester", "r"))
     entries = events_of(store, stream, fork=False)
-    [failed] = [entry.record for entry in entries if isinstance(entry.record, r.StepFailed)]
+    [failed] = [entry.record for entry in entries if isinstance(entry.record, r.StepFailedEntry)]
     kept = objects.unpack(store, failed.result)
     assert kept["data"]["reply"]["text"] == "costly"
     assert kept["data"]["n"][0] == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ import pytest
 from perdure import Agent, AsyncAgent
 from perdure.errors import NotStorable
 
-from .kit import agent_at, run_in_child
+from .kit import World, agent_at, die, run_in_child
 
 pydantic = pytest.importorskip("pydantic", reason="pydantic is not installed")
 
@@ -35,6 +36,8 @@ class Flight:
 class Trip(pydantic.BaseModel):  # type: ignore[misc, name-defined]
     flights: list[Flight]
     best: Flight | None = None
+    page: pydantic.HttpUrl = pydantic.HttpUrl("https://fly.example/pd42")
+    host: IPv4Address = IPv4Address("10.0.0.1")
 
 
 def trip() -> Trip:
@@ -126,3 +129,56 @@ def test_messages_of_langchain_are_messages(store_url: str) -> None:
             run.messages.append(said)
             assert list(run.messages) == [messages.HumanMessage("book"), said]
             assert "hi" in str(run.context(budget=2000).messages)
+
+
+class Overloaded(Exception):
+    def __init__(self, retry_after: int) -> None:
+        super().__init__(f"try again in {retry_after} s")
+        self.retry_after = retry_after
+
+
+def test_an_exception_that_the_program_catches_is_the_same_after_a_kill(store_url: str, world: World) -> None:
+    """Otherwise a `try` around a step takes another way after a crash than before it."""
+
+    def program(dies: bool) -> Any:
+        agent = agent_at(store_url)
+
+        @agent.step
+        def ask() -> str:
+            world.do("asked")
+            raise Overloaded(7)
+
+        @agent.step
+        def check() -> Trip:
+            world.do("checked")
+            return Trip(flights=[], best="none")
+
+        with agent.run("r") as run:
+            try:
+                run.result = ask()
+            except Overloaded as error:
+                run.state["waited"] = error.retry_after
+            try:
+                check()
+            except pydantic.ValidationError as error:
+                run.state["wrong"] = error.errors()[0]["loc"]
+            if dies:
+                die()
+        return run.state["waited"], run.state["wrong"]
+
+    run_in_child(lambda: program(True))
+    assert program(False) == (7, ("best",))
+    assert world.read_all() == ["asked", "checked"]
+
+
+async def test_an_exception_of_an_async_step_is_the_same_on_replay(store_url: str) -> None:
+    for _ in range(2):
+        agent = AsyncAgent("tester", store=store_url)
+
+        @agent.step
+        async def ask() -> str:
+            raise Overloaded(7)
+
+        async with agent.run("r"):
+            with pytest.raises(Overloaded, match="try again in 7 s"):
+                await ask()

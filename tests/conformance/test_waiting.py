@@ -52,7 +52,7 @@ def test_each_question_is_asked_once_and_its_answer_kept(store_url: str, world: 
     assert say_everything(agent, world) == ("aisle", [{"euro": 7}, {"euro": 7}])
     assert trip(agent, world) == ("aisle", [{"euro": 7}, {"euro": 7}])
     assert world.read_all() == ["book aisle"]
-    kinds = [type(event.record).__name__ for event in agent.runs.get("trip").events]
+    kinds = [event.kind for event in agent.runs.get("trip").events]
     assert kinds.count("WaitBegan") == kinds.count("WaitEnded") == 5
     check_views(agent)
 
@@ -68,7 +68,7 @@ def test_a_kill_at_any_moment_asks_and_takes_nothing_twice(
     agent = agent_at(store_url)
     assert say_everything(agent, world) == ("aisle", [{"euro": 7}, {"euro": 7}])
     assert world.read_all() == ["book aisle"]
-    asked = [e.record.text for e in agent.runs.get("trip").events if type(e.record).__name__ == "WaitBegan"]
+    asked = [e.record.text for e in agent.runs.get("trip").events if e.kind == "WaitBegan"]
     assert asked.count("Window or aisle?") == asked.count("Book it?") == 1
     check_views(agent)
 

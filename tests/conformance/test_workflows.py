@@ -336,7 +336,9 @@ def test_a_claim_lost_at_the_end_of_a_body_keeps_its_cost(store_url: str) -> Non
     with pytest.raises(StepClaimed, match="agent 'other' is at it"), agent.run("thinks") as run:
         run.step(late)
     kept = [
-        item.record.result for item in agent.runs.get("thinks").events if isinstance(item.record, records.StepFailed)
+        item.record.result
+        for item in agent.runs.get("thinks").events
+        if isinstance(item.record, records.StepFailedEntry)
     ]
     assert [b"paid for" in result for result in kept] == [True]
     other.workflows.get("w", of="tester").reset(1)

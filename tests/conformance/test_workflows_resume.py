@@ -23,7 +23,7 @@ from perdure.errors import (
 )
 from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import World, agent_at, check_views, die, kill_at, run_children, run_in_child
+from .kit import IN_SOAK, World, agent_at, check_views, die, kill_at, run_children, run_in_child
 from .test_workflows import statuses
 
 DEPLOY = [
@@ -115,27 +115,32 @@ COMMITS = [
     (Site.RUN_END, 1),
     (Site.RUN_END, 4),
 ]
+MOMENTS = (CommitMoment.WRITTEN, CommitMoment.AFTER)
 
 
+@pytest.mark.sampled
 def test_killed_at_any_commit_it_does_everything_once(store_url: str, tmp_path: Any) -> None:
-    # All on one store: each deployment is a workflow of its own.
-    for number, (site, nth) in enumerate(COMMITS):
-        for moment in (CommitMoment.WRITTEN, CommitMoment.AFTER):
-            folder = tmp_path / f"{number}-{moment}"
-            folder.mkdir()
-            world, name = World(folder), f"deploy {number} {moment}"
+    # All on one store: each deployment is a workflow of its own. Files and servers share the moments.
+    first = store_url.startswith("sqlite")
+    cases = [(*commit, moment) for commit in COMMITS for moment in MOMENTS]
+    for number, (site, nth, moment) in enumerate(cases):
+        if not IN_SOAK and (number // 2 + first) % 2 != number % 2:
+            continue
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        world, name = World(folder), f"deploy {number}"
 
-            def program(world: World = world, name: str = name) -> None:
-                agent = make_deployer(store_url, world)
-                wf = agent.workflows.create(name, DEPLOY)
-                wf.resume(handlers={"announce": announce(world, agent)}, wait=0)
+        def program(world: World = world, name: str = name) -> None:
+            agent = make_deployer(store_url, world)
+            wf = agent.workflows.create(name, DEPLOY)
+            wf.resume(handlers={"announce": announce(world, agent)}, wait=0)
 
-            kill_at(program, site, moment, nth)
-            finish_all(program, agent_at(store_url))
-            acts = [line.split()[0] for line in world.read_all()]
-            again = (site, nth, moment) in UNRECORDED
-            assert len(acts) == 5 + again and acts.count("push") == 1 and acts.count("mail") == 2, (site, nth, moment)
-            assert agent_at(store_url).workflows.get(name).progress == 100
+        kill_at(program, site, moment, nth)
+        finish_all(program, agent_at(store_url))
+        acts = [line.split()[0] for line in world.read_all()]
+        again = (site, nth, moment) in UNRECORDED
+        assert len(acts) == 5 + again and acts.count("push") == 1 and acts.count("mail") == 2, (site, nth, moment)
+        assert agent_at(store_url).workflows.get(name).progress == 100
     check_views(store_url)
 
 

@@ -33,7 +33,7 @@ def run_at_once(coroutine: Coroutine[Any, Any, Any]) -> Any:
 @asynccontextmanager
 async def enter(run: Any) -> AsyncIterator[Any]:
     """`with` or `async with`."""
-    if hasattr(run, "__aenter__"):
+    if inspect.iscoroutinefunction(run.__aenter__ if hasattr(run, "__aenter__") else None):
         async with run as opened:
             yield opened
     else:

@@ -1,4 +1,4 @@
-"""One zygote and one folder in memory for the whole suite, and every test on every store.
+"""One fork_server and one folder in memory for the whole suite, and every test on every store.
 
 A test that takes `stage` runs once per store; one that is about some of them says @pytest.mark.stores("sqlite").
 """
@@ -13,7 +13,7 @@ import pytest
 
 from perdure.testing.plugin import STORES
 from tests.conftest import new_store
-from tests.crash.harness import Stage, Undisturbed, Zygote
+from tests.crash.harness import ForkServer, Stage, Undisturbed
 
 EVERYTHING = "PERDURE_TEST_STORES" in os.environ or os.environ.get("PERDURE_HYPOTHESIS") == "soak"
 LONG = {"test_interrupts", "test_random", "test_recovery"}
@@ -31,17 +31,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
-def zygote() -> Iterator[Zygote]:
+def fork_server() -> Iterator[ForkServer]:
     """The process that all victims are forked from."""
-    zygote = Zygote()
-    yield zygote
-    zygote.close()
+    fork_server = ForkServer()
+    yield fork_server
+    fork_server.close()
 
 
 @pytest.fixture(scope="session")
-def stage(zygote: Zygote, request: pytest.FixtureRequest) -> Iterator[Stage]:
+def stage(fork_server: ForkServer, request: pytest.FixtureRequest) -> Iterator[Stage]:
     """Where scenes are played."""
-    stage = Stage(zygote, partial(new_store, "postgres") if request.param == "postgres" else None)
+    stage = Stage(fork_server, partial(new_store, "postgres") if request.param == "postgres" else None)
     stage.folder()  # starts the server: later, several threads at once would start several
     yield stage
     stage.clear()

@@ -12,9 +12,9 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -49,7 +49,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 class Child:
-    """A process that the zygote has made."""
+    """A process that the fork_server has made."""
 
     def __init__(self, output: Path) -> None:
         self.pid = 0
@@ -83,7 +83,7 @@ class Child:
         return self._output.read_text() if self._output.exists() else ""
 
     def hear(self, fact: dict[str, Any]) -> None:
-        """News from the zygote."""
+        """News from the fork_server."""
         if "pid" in fact:
             self.pid = fact["pid"]
             self._started.set()
@@ -92,15 +92,15 @@ class Child:
             self._ended.set()
 
     def wait_for_pid(self) -> None:
-        assert self._started.wait(CHILD_SECONDS_MAX), "the zygote does not answer"
+        assert self._started.wait(CHILD_SECONDS_MAX), "the fork_server does not answer"
 
 
-class Zygote:
-    """The other end of zygote.py."""
+class ForkServer:
+    """The other end of fork_server.py."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.zygote"],
+            [sys.executable, "-m", "tests.crash.fork_server"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, env=environment(),
         )  # fmt: skip
         self._numbers = itertools.count()
@@ -175,18 +175,18 @@ class Undisturbed:
 class Scene:
     """A folder in memory with an outside world and a store, here or on a server, and the victim that lives there."""
 
-    def __init__(self, zygote: Zygote, folder: Path, program: str, colour: str = "sync") -> None:
-        self.zygote = zygote
+    def __init__(self, fork_server: ForkServer, folder: Path, program: str, colour: str = "sync") -> None:
+        self.fork_server = fork_server
         self.folder = folder
         self.world = World(folder)
         self._program = f"tests.crash.{program}"
         self._arguments = {"colour": colour}
 
     def start(self, env: dict[str, str] | None = None) -> Child:
-        return self.zygote.start(self._program, self.folder, env, **self._arguments)
+        return self.fork_server.start(self._program, self.folder, env, **self._arguments)
 
     def once(self, env: dict[str, str] | None = None) -> int:
-        return self.zygote.run(self._program, self.folder, env, **self._arguments)
+        return self.fork_server.run(self._program, self.folder, env, **self._arguments)
 
     def finish(self) -> None:
         """Start it until it ends by itself."""
@@ -242,8 +242,8 @@ def drop_store(url: str) -> None:
 class Stage:
     """Makes scenes and clears them away. Their stores are files, unless `new_store` gives the URLs of others."""
 
-    def __init__(self, zygote: Zygote, new_store: Callable[[Path], str] | None = None) -> None:
-        self.zygote = zygote
+    def __init__(self, fork_server: ForkServer, new_store: Callable[[Path], str] | None = None) -> None:
+        self.fork_server = fork_server
         self._new_store = new_store
         self.kind = "sqlite" if new_store is None else "postgres"
         self._folder = Path(tempfile.mkdtemp(prefix="perdure-crash-"))
@@ -258,10 +258,22 @@ class Stage:
         return folder
 
     def scene(self, program: str, colour: str = "sync") -> Scene:
-        return Scene(self.zygote, self.folder(), program, colour)
+        return Scene(self.fork_server, self.folder(), program, colour)
 
     def clear(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+@contextmanager
+def open_stage() -> Iterator[Stage]:
+    """A stage with SQLite stores and a fork server of its own."""
+    fork_server = ForkServer()
+    stage = Stage(fork_server)
+    try:
+        yield stage
+    finally:
+        stage.clear()
+        fork_server.close()
 
 
 def run_cases(work: Callable[[T], list[str]], cases: Iterable[T], at_a_time: int = PARALLEL) -> list[str]:

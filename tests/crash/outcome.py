@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from perdure import records
 from perdure.journal import rebuild
 from perdure.journal.verify import verify
+from perdure.store.base import Store
 from tests.crash.colours import settle
 
 if TYPE_CHECKING:
@@ -77,3 +78,9 @@ async def report(cast: Cast) -> None:
     (folder / "outcome.new").write_text(json.dumps(found, default=list))
     (folder / "outcome.new").rename(folder / "outcome.json")
     await settle(cast.agent.close())
+
+
+def find_damage(store: Store) -> list[str]:
+    """Damaged entries, and views that differ from the journal."""
+    damage = [f"damage: {one}" for one in verify(store).findings if one.severity == "damage"]
+    return [*damage, *(f"view: {one}" for one in rebuild.check(store))]

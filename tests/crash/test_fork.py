@@ -20,9 +20,9 @@ KILLED = -9
 
 @pytest.mark.parametrize("leaving", ["_exit", "exit"])
 def test_the_parents_agent_is_refused_in_the_child_and_the_parent_goes_on(stage: Stage, leaving: str) -> None:
-    scene = stage.scene("forking:family")
+    scene = stage.scene("forking_programs:family")
     folder = scene.folder
-    assert stage.zygote.run("tests.crash.forking:family", folder, leaving=leaving) == 0
+    assert stage.fork_server.run("tests.crash.forking_programs:family", folder, leaving=leaving) == 0
     lines = scene.world.lines()
     refused = {line[1] for line in lines if line[0] == "refused"}
     assert refused == {"step", "write", "event", "effect", "read", "run", "answer"}
@@ -39,12 +39,12 @@ def test_the_parents_agent_is_refused_in_the_child_and_the_parent_goes_on(stage:
 
 def test_a_child_forked_in_the_middle_of_a_commit_does_not_keep_the_turn_of_its_dead_parent(stage: Stage) -> None:
     """A lock on an open file, and a connection with its transaction, live on in a child that shares them."""
-    scene = stage.scene("forking:orphan")
-    assert stage.zygote.run("tests.crash.forking:orphan", scene.folder) == KILLED
+    scene = stage.scene("forking_programs:orphan")
+    assert stage.fork_server.run("tests.crash.forking_programs:orphan", scene.folder) == KILLED
     orphan = int((scene.folder / "orphan").read_text())
     try:
         for run_id in ("another", "parent"):
-            child = stage.zygote.start("tests.crash.players:intruder", scene.folder, run_id=run_id)
+            child = stage.fork_server.start("tests.crash.child_programs:intruder", scene.folder, run_id=run_id)
             assert child.wait() == 0, child.output()
     finally:
         os.kill(orphan, signal.SIGKILL)
@@ -71,16 +71,16 @@ def test_no_codec_is_looked_for_while_a_store_is_opened(store_url: str) -> None:
 
 def test_what_a_child_commits_outlives_its_parent(stage: Stage) -> None:
     """SQLite in the child believes that it holds the parent's locks: the parent would take the log from under it."""
-    scene = stage.scene("forking:outlived")
-    assert stage.zygote.run("tests.crash.forking:outlived", scene.folder) == KILLED
+    scene = stage.scene("forking_programs:outlived")
+    assert stage.fork_server.run("tests.crash.forking_programs:outlived", scene.folder) == KILLED
     wait_for(lambda: ["acknowledged", "second"] in scene.world.lines(), "the child")
     assert read_state(scene.folder) == {"parent": 1, "first": 1, "second": 2}
 
 
 @pytest.mark.stores("sqlite")
 def test_a_child_forked_in_the_middle_of_a_commit_may_not_touch_the_file(stage: Stage) -> None:
-    scene = stage.scene("forking:torn")
-    assert stage.zygote.run("tests.crash.forking:torn", scene.folder) == 0
+    scene = stage.scene("forking_programs:torn")
+    assert stage.fork_server.run("tests.crash.forking_programs:torn", scene.folder) == 0
     assert ["child", "refused"] in scene.world.lines()
     assert read_state(scene.folder) == {"before": 1, "forked": "whole", "after": 2}
 
@@ -88,8 +88,8 @@ def test_a_child_forked_in_the_middle_of_a_commit_may_not_touch_the_file(stage: 
 @pytest.mark.stores("sqlite")
 def test_children_are_born_whole_whatever_other_threads_do(stage: Stage) -> None:
     """Forked while a thread is inside SQLite, a child would hang for ever in one of its mutexes."""
-    scene, children = stage.scene("forking:nursery"), 60
-    assert stage.zygote.run("tests.crash.forking:nursery", scene.folder, children=children) == 0
+    scene, children = stage.scene("forking_programs:nursery"), 60
+    assert stage.fork_server.run("tests.crash.forking_programs:nursery", scene.folder, children=children) == 0
     [[_, *statuses]] = [line for line in scene.world.lines() if line[0] == "statuses"]
     assert statuses == ["0"] * children
     assert read_state(scene.folder) == {"born": children}
@@ -98,8 +98,8 @@ def test_children_are_born_whole_whatever_other_threads_do(stage: Stage) -> None
 @pytest.mark.stores("sqlite")
 def test_a_child_is_born_whole_while_another_thread_holds_every_lock(stage: Stage) -> None:
     """A hook that takes a lock before the locks are free hangs the child inside os.fork()."""
-    scene = stage.scene("forking:locked")
-    assert stage.zygote.run("tests.crash.forking:locked", scene.folder) == 0
+    scene = stage.scene("forking_programs:locked")
+    assert stage.fork_server.run("tests.crash.forking_programs:locked", scene.folder) == 0
     assert ["statuses", "0"] in scene.world.lines()
     assert read_state(scene.folder) == {"parent": 1, "born": 1}
 

@@ -45,7 +45,7 @@ def interrupt(stage: Stage, colour: str, expected: Undisturbed, name: str, nth: 
 
 def look(scene: Scene) -> dict[str, str]:
     """The status of every run, as another process sees it."""
-    scene.zygote.run("tests.crash.players:statuses", scene.folder)
+    scene.fork_server.run("tests.crash.child_programs:statuses", scene.folder)
     found: dict[str, str] = json.loads((scene.folder / "statuses.json").read_text())
     return found
 
@@ -59,7 +59,7 @@ def test_interrupted_at_failpoints(stage: Stage, undisturbed: dict[str, Undistur
     # More of those around the claim and the end of a run: there the run is neither closed nor quite open.
     edges = [n for n in all_points if expected.reached[n - 1].startswith(("run.claim", "run.end"))]
     points = sorted({*spread(edges, EDGES[stage.kind]), *spread(list(all_points), POINTS[stage.kind])})
-    assert run_cases(lambda nth: interrupt(stage, colour, expected, name, nth), sample(points, 2)) == []
+    assert run_cases(lambda nth: interrupt(stage, colour, expected, name, nth), sample(points, 4)) == []
 
 
 @pytest.mark.parametrize("name", SIGNALS)
@@ -99,7 +99,7 @@ def test_interrupted_at_every_failpoint(
 
 def test_sigterm_interrupts_the_runs_of_every_task(stage: Stage) -> None:
     """Not only of the task that opened the first one, which may be over."""
-    scene = stage.scene("forking:many_tasks")
-    child = stage.zygote.start("tests.crash.forking:many_tasks", scene.folder)
+    scene = stage.scene("forking_programs:many_tasks")
+    child = stage.fork_server.start("tests.crash.forking_programs:many_tasks", scene.folder)
     assert child.wait() == SIGNALS["SIGTERM"], child.output()
     assert look(scene) == {"quick": "finished", "slow": "interrupted", "slower": "interrupted"}

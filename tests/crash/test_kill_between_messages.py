@@ -19,7 +19,7 @@ KILLS = 6
 @pytest.fixture(scope="module")
 def clean(stage: Stage) -> dict[str, Undisturbed]:
     """The short run in peace, and every moment of its talk."""
-    return {colour: stage.scene("wire:a_short_run", colour).play_undisturbed() for colour in COLOURS}
+    return {colour: stage.scene("server_messages:a_short_run", colour).play_undisturbed() for colour in COLOURS}
 
 
 def kill_and_resume(scene: Scene, expected: Undisturbed, nth: int) -> tuple[str, list[str]]:
@@ -39,7 +39,7 @@ def test_killed_between_any_two_words(stage: Stage, clean: dict[str, Undisturbed
     expected, hits = clean[colour], Counter[str]()
 
     def case(nth: int) -> list[str]:
-        moment, complaints = kill_and_resume(stage.scene("wire:a_short_run", colour), expected, nth)
+        moment, complaints = kill_and_resume(stage.scene("server_messages:a_short_run", colour), expected, nth)
         hits[moment] += 1
         return complaints
 
@@ -51,7 +51,7 @@ def test_killed_between_any_two_words(stage: Stage, clean: dict[str, Undisturbed
 
 @pytest.mark.soak
 @pytest.mark.parametrize("colour", COLOURS)
-@pytest.mark.parametrize("program", ["wire:a_short_run", "wire:a_long_run"])
+@pytest.mark.parametrize("program", ["server_messages:a_short_run", "server_messages:a_long_run"])
 def test_killed_between_every_two_words(stage: Stage, colour: str, program: str) -> None:
     expected = stage.scene(program, colour).play_undisturbed()
 

@@ -10,7 +10,7 @@ import pytest
 
 from perdure import Agent
 from tests.crash import service
-from tests.crash.booking import CELLS
+from tests.crash.booking_program import CELLS
 from tests.crash.harness import Stage, run_cases
 from tests.crash.stores import store_of
 from tests.crash.waiting import wait_for
@@ -26,7 +26,7 @@ ALARM = -14
 def office(stage: Stage) -> Iterator[Path]:
     """A folder with a store and a service that keeps bookings."""
     folder = stage.folder()
-    child = stage.zygote.start("tests.crash.service:serve", folder, seed=42)
+    child = stage.fork_server.start("tests.crash.service:serve", folder, seed=42)
     wait_for(lambda: service.is_up(folder), "the service")
     yield folder
     service.ask(str(folder), "stop")
@@ -38,9 +38,9 @@ def play(stage: Stage, office: Path, program: str, cell: str, rounds: int) -> Co
     ends: list[int] = []
 
     def one(number: int) -> list[str]:
-        call = f"tests.crash.booking:{program}"
-        ends.append(stage.zygote.run(call, office, cell=cell, number=number, deadly=True))
-        code = stage.zygote.run(call, office, cell=cell, number=number, deadly=False)
+        call = f"tests.crash.booking_program:{program}"
+        ends.append(stage.fork_server.run(call, office, cell=cell, number=number, deadly=True))
+        code = stage.fork_server.run(call, office, cell=cell, number=number, deadly=False)
         return [] if code == 0 else [f"the second start ended with {code}"]
 
     assert run_cases(one, range(rounds)) == []

@@ -12,12 +12,12 @@ from perdure import Agent
 from perdure.journal import rebuild
 from perdure.journal.verify import verify
 from perdure.store import open_store
-from tests.crash.crowd import RUNS, STEPS
 from tests.crash.harness import Child, Scene, Stage, repeat_cases, run_cases
+from tests.crash.parallel_program import RUNS, STEPS
 from tests.crash.stores import store_of
 
 KILLED = -9
-PROGRAMS = ("crowd:main", "crowd:team")
+PROGRAMS = ("parallel_program:main", "parallel_program:team")
 """Many runs, and one run with as much going on in it."""
 
 ROUNDS = {"sqlite": 4, "postgres": 3}
@@ -87,12 +87,12 @@ def test_killed_at_random_moments(stage: Stage, program: str, colour: str) -> No
 
 def send_a_fleet(stage: Stage, seed: int) -> tuple[int, list[str]]:
     """Workers on the same runs, killed one after the other and replaced. Says how many were, and what is wrong."""
-    chance, scene = random.Random(seed), stage.scene("crowd:worker")
+    chance, scene = random.Random(seed), stage.scene("parallel_program:worker")
     fleet: list[Child] = []
 
     def man() -> None:
         while len(fleet) < FLEET:
-            fleet.append(stage.zygote.start("tests.crash.crowd:worker", scene.folder))
+            fleet.append(stage.fork_server.start("tests.crash.parallel_program:worker", scene.folder))
 
     kills = 0
     for _ in range(KILLS_MAX):

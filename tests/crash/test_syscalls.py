@@ -28,7 +28,7 @@ def clean(stage: Stage, tracer: Tracer) -> dict[str, tuple[Undisturbed, list[Cal
     """The short run in peace, and its system calls."""
     found = {}
     for colour in COLOURS:
-        scene = stage.scene("short:main", colour)
+        scene = stage.scene("short_program:main", colour)
         code, trace = tracer.run(scene)
         assert code == UNHARMED
         found[colour] = (Undisturbed(scene.outcome(), scene.world.effects(), []), calls_in(trace))
@@ -46,21 +46,21 @@ def test_killed_at_every_write_and_sync(stage: Stage, tracer: Tracer, clean: Cle
     expected, calls = clean[colour]
 
     def kill_and_resume(call: Call) -> list[str]:
-        scene = stage.scene("short:main", colour)
+        scene = stage.scene("short_program:main", colour)
         code, _ = tracer.run(scene, inject=f"{call.name}:signal=KILL:when={call.nth}")
         assert code == KILLED, f"it was not killed, but ended with {code}"
         scene.finish()
         return scene.judge(expected)
 
     assert len(calls) > 100, "the trace misses most of what SQLite does"
-    assert run_cases(kill_and_resume, sample(calls, 2) if colour == "sync" else spread(calls, ASYNC_KILLS)) == []
+    assert run_cases(kill_and_resume, sample(calls, 5) if colour == "sync" else spread(calls, ASYNC_KILLS)) == []
 
 
 def fail_and_resume(
     stage: Stage, tracer: Tracer, expected: Undisturbed, call: Call, error: str, colour: str = "sync"
 ) -> list[str]:
     """Let one call fail; the program hears a typed error, acknowledges nothing false, and recovers on reopening."""
-    scene = stage.scene("short:main", colour)
+    scene = stage.scene("short_program:main", colour)
     code, trace = tracer.run(scene, inject=f"{call.name}:error={error}:when={call.nth}")
     assert "(INJECTED)" in trace, "nothing was made to fail"
     assert code in (REPORTED, UNHARMED), f"it ended with {code}"

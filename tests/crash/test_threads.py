@@ -16,7 +16,7 @@ SAMPLED = {("sqlite", "sync"): 7, ("postgres", "sync"): 13, ("sqlite", "async"):
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("colour", ["sync", "async"])
 def test_killed_at_every_commit_of_a_chat_program(stage: Stage, colour: str) -> None:
-    expected = stage.scene("talking:main", colour).play_undisturbed()
+    expected = stage.scene("chat_program:main", colour).play_undisturbed()
     assert expected.outcome["talk messages"][::2] == ["one", "two", "three", "four"]
     assert expected.outcome["fork messages"][::2] == ["one", "two", "instead"]
     assert expected.outcome["left"] == []
@@ -27,7 +27,7 @@ def test_killed_at_every_commit_of_a_chat_program(stage: Stage, colour: str) -> 
 
 def kill_and_resume(stage: Stage, colour: str, expected: Undisturbed, place: str) -> list[str]:
     """What is wrong after a kill there."""
-    scene = stage.scene("talking:main", colour)
+    scene = stage.scene("chat_program:main", colour)
     code = scene.once({"PERDURE_FAILPOINT": place})
     assert code == -9, f"it was not killed, but ended with {code}"
     scene.finish()

@@ -19,13 +19,13 @@ WAITERS = 3
 
 def ask(stage: Stage) -> tuple[Scene, Child]:
     """A run that has died in the middle of an effect, and a process that waits to be told how that went."""
-    scene = stage.scene("players:asker")
-    assert stage.zygote.run("tests.crash.players:asker", scene.folder, deadly=True) == KILLED
+    scene = stage.scene("child_programs:asker")
+    assert stage.fork_server.run("tests.crash.child_programs:asker", scene.folder, deadly=True) == KILLED
     return scene, wait_again(scene)
 
 
 def wait_again(scene: Scene) -> Child:
-    child = scene.zygote.start("tests.crash.players:asker", scene.folder)
+    child = scene.fork_server.start("tests.crash.child_programs:asker", scene.folder)
     agent = Agent("victim", store=store_of(scene.folder))
     try:
         wait_for(lambda: waits(agent, child) or child.ended, "a question")
@@ -59,9 +59,9 @@ def test_killed_while_answering_a_question(stage: Stage, moment: CommitMoment) -
     def case(_: int) -> list[str]:
         scene, waiter = ask(stage)
         env = {"PERDURE_FAILPOINT": f"run.answer:{moment}"}
-        assert stage.zygote.run("tests.crash.players:answerer", scene.folder, env) == KILLED
+        assert stage.fork_server.run("tests.crash.child_programs:answerer", scene.folder, env) == KILLED
         if moment is not CommitMoment.AFTER:
-            assert stage.zygote.run("tests.crash.players:answerer", scene.folder) == 0
+            assert stage.fork_server.run("tests.crash.child_programs:answerer", scene.folder) == 0
         return judge(scene, waiter)
 
     assert run_cases(case, range(3)) == []
@@ -74,5 +74,5 @@ def test_killed_while_waiting_for_an_answer(stage: Stage) -> None:
         waiter.send(signal.SIGKILL)
         assert waiter.wait() == KILLED
         waiter = wait_again(scene)
-    assert stage.zygote.run("tests.crash.players:answerer", scene.folder) == 0
+    assert stage.fork_server.run("tests.crash.child_programs:answerer", scene.folder) == 0
     assert judge(scene, waiter) == []

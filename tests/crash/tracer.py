@@ -19,7 +19,7 @@ SYNCS = ("fdatasync", "fsync")
 
 
 class Tracer:
-    """Plays a scene under strace: a child of the zygote stops before it does anything, until it is traced."""
+    """Plays a scene under strace: a child of the fork_server stops before it does anything, until it is traced."""
 
     def __init__(self, program: str) -> None:
         self._program = program

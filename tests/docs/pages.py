@@ -26,7 +26,7 @@ COMMAND = re.compile(r"^(perdure|python3?)(\s|$)")
 INLINE_CODE = re.compile(r"`+[^`]*`+")
 LINK = re.compile(r"\]\(\s*<?([^)\s>]+)>?(?:\s+[\"'][^)]*)?\)|^\s{0,3}\[[^\]]+\]:\s+(\S+)|(?:src|href)=\"([^\"]+)\"")
 LINE_MAX = 120
-UNBREAKABLE = re.compile(r"^\s*(\||(<sub>)?tests/)")
+UNBREAKABLE = re.compile(r"^\s*\||https?://")
 HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$")
 
 
@@ -124,10 +124,9 @@ def _commands(block: Block) -> Iterator[Action]:
 
 
 def find_long_lines(page: str) -> list[int]:
-    """Lines of prose with more than 120 characters. Code, tables and names of tests cannot be wrapped."""
-    inside = {n for b in blocks_of(page) for n in range(b.line - 1, b.line + b.text.count("\n") + 2)}
+    """Lines with more than 120 characters. Only rows of tables and addresses cannot be wrapped."""
     lines = enumerate(page.splitlines(), start=1)
-    return [n for n, line in lines if len(line) > LINE_MAX and n not in inside and not UNBREAKABLE.match(line)]
+    return [n for n, line in lines if len(line) > LINE_MAX and not UNBREAKABLE.search(line)]
 
 
 def links_of(page: str) -> list[tuple[int, str]]:

@@ -85,8 +85,8 @@ def test_the_lines_of_a_page_are_short(page: Path) -> None:
 
 
 def test_the_architecture_names_places_that_exist() -> None:
-    page = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
-    named = PLACE.findall(page)
+    pages = (ROOT / "ARCHITECTURE.md", ROOT / "docs" / "about" / "invariants.md")
+    named = [place for page in pages for place in PLACE.findall(page.read_text("utf-8"))]
     assert len(named) > 50
     for path, name in named:
         place = ROOT / path if path.startswith("tools/") else ROOT / "src" / "perdure" / path

@@ -12,8 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from perdure.journal import rebuild
-from perdure.journal.verify import verify
+from tests.crash.outcome import find_damage
 from tests.load.program import Fleet, Outside, Work, expected_result
 from tests.postgres.hosts import Host
 
@@ -205,8 +204,6 @@ class Campaign:
             elif (result := agent.runs.result(run)) != expected_result(number):
                 found.append(f"{run} has the result {result!r}")
             found += self._outside.complaints(run)
-        store = agent._engine.store
-        found += [f"damage: {one}" for one in verify(store).findings if one.severity == "damage"]
-        found += [f"view: {one}" for one in rebuild.check(store)]
+        found += find_damage(agent._engine.store)
         agent.close()
         return found

@@ -16,8 +16,8 @@ from typing import Any
 
 from perdure import Done, NotDone
 from perdure.run import doubt
+from tests.crash.child_programs import shorten_leases
 from tests.crash.colours import Palette, settle
-from tests.crash.players import shorten_leases
 
 NAME = "load"
 CALLS, EFFECT_EVERY = 10, 3

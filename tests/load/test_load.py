@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.harness import Child, Stage, Zygote
+from tests.crash.harness import Child, Stage, open_stage
 from tests.load.campaign import COMMAND, Campaign, Place
 from tests.postgres.cluster import Cluster
 from tests.postgres.hosts import Host, Program, hosts
@@ -22,7 +22,7 @@ SOAK_RUNS = 500
 
 
 def worker(folder: str, arguments: list[str]) -> None:
-    """The command, in a child of the zygote."""
+    """The command, in a child of the fork_server."""
     from perdure.cli.main import main
 
     sys.argv = ["perdure", *arguments]
@@ -40,16 +40,13 @@ def orders(folder: Path, url: str, who: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    zygote = Zygote()
-    stage = Stage(zygote)
-    yield stage
-    stage.clear()
-    zygote.close()
+    with open_stage() as stage:
+        yield stage
 
 
 def start_here(stage: Stage, folder: Path, url: str, who: str) -> Child:
     env = orders(folder, url, who)
-    return stage.zygote.start("tests.load.test_load:worker", folder, env, arguments=list(COMMAND))
+    return stage.fork_server.start("tests.load.test_load:worker", folder, env, arguments=list(COMMAND))
 
 
 def survive_here(stage: Stage, *, runs: int, kills: int, seed: int) -> None:

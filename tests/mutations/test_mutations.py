@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.budget import sample
+from tests.mutations.broken_copies import Outcome, Workshop, explain_failure, name_in_report
 from tests.mutations.edit import BadMutant, Edit
 from tests.mutations.mutant import Mutant
 from tests.mutations.mutants import MUTANTS
-from tests.mutations.workshop import Outcome, Workshop, explain_failure, name_in_report
 
 # The first one waits for the original too, and all of them for each other.
 pytestmark = pytest.mark.timeout(900)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.crash.harness import Stage, Zygote
+from tests.crash.harness import Stage, open_stage
 from tests.postgres.cluster import Cluster
 
 _numbers = itertools.count(1)
@@ -29,8 +29,5 @@ def schema() -> str:
 @pytest.fixture(scope="session")
 def stage() -> Iterator[Stage]:
     """Where child processes play, forked from one that has loaded everything."""
-    zygote = Zygote()
-    stage = Stage(zygote)
-    yield stage
-    stage.clear()
-    zygote.close()
+    with open_stage() as stage:
+        yield stage

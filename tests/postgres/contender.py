@@ -16,10 +16,9 @@ import msgspec
 from perdure import Agent, Done, InDoubt, NotDone, RunBusy, RunWaiting
 from perdure import records as r
 from perdure.errors import LeaseLost, StoreBusy, StoreUnavailable
-from perdure.journal import rebuild
-from perdure.journal.verify import verify
 from perdure.run import doubt
-from tests.crash.players import shorten_leases
+from tests.crash.child_programs import shorten_leases
+from tests.crash.outcome import find_damage
 from tests.crash.waiting import wait_for
 from tests.crash.world import World
 
@@ -130,9 +129,7 @@ def judge(url: str, world: World, items: int) -> list[str]:
         if info.status != "finished":
             found.append(f"the run is {info.status}")
         found += _strangers(info)
-        store = agent._engine.store
-        found += [f"damage: {one}" for one in verify(store).findings if one.severity == "damage"]
-        found += [f"view: {one}" for one in rebuild.check(store)]
+        found += find_damage(agent._engine.store)
     finally:
         agent.close()
     return found

@@ -38,7 +38,7 @@ def test_one_lost_answer_is_looked_up(cluster: Cluster, schema: str, tmp_path: P
                 run.step(world.note, "body", f"look-{number}")
                 run.effect(lambda *, key: world.act(f"booked-{number}", key), name="book")
             assert proxy.struck.is_set()
-            kinds = [type(event.record).__name__ for event in agent.runs.get(f"trip-{number}").events]
+            kinds = [event.kind for event in agent.runs.get(f"trip-{number}").events]
             agent.close()
             return kinds
 

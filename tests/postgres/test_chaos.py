@@ -30,7 +30,7 @@ class Chaos:
     def __init__(self, stage: Stage, cluster: Cluster, proxy: Proxy, clock: ServerClock, items: int) -> None:
         self.folder = stage.folder()
         self.world = World(self.folder)
-        self._zygote = stage.zygote
+        self._fork_server = stage.fork_server
         self._cluster, self._proxy, self._clock = cluster, proxy, clock
         self._items = items
         self._lives = 0
@@ -40,7 +40,7 @@ class Chaos:
         """Each life has a pid namespace of its own, as it were: nobody can look at anybody."""
         self._lives += 1
         who = f"w{self._lives}"
-        return self._zygote.start(
+        return self._fork_server.start(
             "tests.postgres.contender:main", self.folder, url=self._proxy.url("chaos"), who=who,
             items=self._items, namespace=f"pid:[{who}]",
         )  # fmt: skip

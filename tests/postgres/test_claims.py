@@ -18,7 +18,7 @@ def contend(stage: Stage, cluster: Cluster, schema: str) -> list[str]:
     folder = stage.folder()
     url = cluster.url(schema)
     children = [
-        stage.zygote.start(
+        stage.fork_server.start(
             "tests.postgres.contender:main", folder, url=url, who=f"c{number}", items=ITEMS, pause_seconds=0.0
         )
         for number in range(4)

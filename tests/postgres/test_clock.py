@@ -28,11 +28,11 @@ class Harbour:
         self.cluster = cluster
         self.folder = stage.folder()
         self.world = World(self.folder)
-        self._zygote = stage.zygote
+        self._fork_server = stage.fork_server
 
     def start(self, who: str, *, env: dict[str, str] | None = None, **options: Any) -> Child:
         arguments = {"url": self.cluster.url("harbour"), "who": who, "items": ITEMS, "namespace": f"pid:[{who}]"}
-        return self._zygote.start("tests.postgres.contender:main", self.folder, env, **{**arguments, **options})
+        return self._fork_server.start("tests.postgres.contender:main", self.folder, env, **{**arguments, **options})
 
     def wait_for(self, *words: str) -> None:
         wait_for(lambda: any(line[: len(words)] == list(words) for line in self.world.lines()), str(words))

@@ -122,7 +122,7 @@ class Case:
                 kind = run.id.removeprefix(f"{self._name}-")
                 if kind != run.id:
                     info = agent.runs.get(run.id)
-                    entries = [type(event.record).__name__ for event in info.events]
+                    entries = [event.kind for event in info.events]
                     found[kind] = info.status, info.result, info.state, entries
         finally:
             agent.close()

@@ -12,7 +12,7 @@ from perdure.errors import StoreProblem
 from tests.crash.harness import Stage
 from tests.postgres.cluster import Cluster
 from tests.postgres.proxy import Proxy
-from tests.postgres.voyage import Voyage
+from tests.postgres.workload_process import WorkloadProcess
 
 
 @pytest.mark.parametrize("colour", ["sync", "async"])
@@ -21,27 +21,27 @@ def test_failover_to_the_other_host_of_the_url(stage: Stage, schema: str, colour
     with Cluster() as first, first.standby() as second:
         hosts, ports = f"{first.folder},{second.folder}", f"{first.port},{second.port}"
         url = first.url(schema, host=hosts, port=ports, target_session_attrs="read-write")
-        voyage = Voyage(stage, url, colour)
-        voyage.progress(random.Random(5).uniform(0.3, 0.6))
+        child = WorkloadProcess(stage, url, colour)
+        child.progress(random.Random(5).uniform(0.3, 0.6))
         first.kill()
         second.promote()
-        assert voyage.at_sea
-        assert voyage.arrive(second.url(schema)) == []
+        assert child.is_running
+        assert child.join_and_judge(second.url(schema)) == []
 
 
 def test_failover_behind_an_address_that_moves(stage: Stage, schema: str) -> None:
     """A balancer's way. For a while it leads to a server that is still a replica and takes no writes."""
     with Cluster() as first, first.standby() as second, Proxy(first) as address:
-        voyage = Voyage(stage, address.url(schema), "sync")
-        voyage.progress(0.4)
+        child = WorkloadProcess(stage, address.url(schema), "sync")
+        child.progress(0.4)
         first.kill()
         address.lead_to(second)
         address.cut()
         while address.connections == 0 or not second.backends():
-            assert voyage.at_sea
+            assert child.is_running
         second.promote()
-        assert voyage.at_sea
-        assert voyage.arrive(second.url(schema)) == []
+        assert child.is_running
+        assert child.join_and_judge(second.url(schema)) == []
 
 
 @pytest.mark.parametrize("how", ["gives up", "is thrown out"])

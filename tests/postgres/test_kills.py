@@ -9,7 +9,7 @@ import pytest
 
 from tests.crash.harness import Stage
 from tests.postgres.cluster import Cluster
-from tests.postgres.voyage import STEPS, Voyage
+from tests.postgres.workload_process import STEPS, WorkloadProcess
 
 COLOURS = ["sync", "async"]
 DOWN_SECONDS_MAX = 0.4
@@ -32,15 +32,15 @@ def kill_and_restart(stage: Stage, schema: str, colour: str, *, kills: int, seed
     """All processes of the server at one instant; away for a moment; back, through crash recovery."""
     chance = random.Random(seed)
     with Cluster() as cluster:
-        voyage = Voyage(stage, cluster.url(schema), colour, steps=steps)
+        child = WorkloadProcess(stage, cluster.url(schema), colour, steps=steps)
 
         def kill() -> None:
             cluster.kill()
             time.sleep(chance.uniform(0, DOWN_SECONDS_MAX))
             cluster.start()
 
-        voyage.suffer(kills, kill, chance)
-        assert voyage.arrive(cluster.url(schema)) == [], f"seed {seed}"
+        child.strike(kills, kill, chance)
+        assert child.join_and_judge(cluster.url(schema)) == [], f"seed {seed}"
         assert cluster.log().count("was not properly shut down; automatic recovery in progress") == kills
 
 
@@ -50,17 +50,17 @@ def test_single_backends_are_killed(stage: Stage, schema: str, colour: str) -> N
     """The server takes the death of one for a crash of all, throws everybody out, and recovers by itself."""
     chance = random.Random(2)
     with Cluster() as cluster:
-        voyage = Voyage(stage, cluster.url(schema), colour)
+        child = WorkloadProcess(stage, cluster.url(schema), colour)
 
         def kill_one() -> None:
             deaths = cluster.log().count(DEATH)
             while cluster.log().count(DEATH) == deaths:
                 # One that is thrown out at this moment may be gone before the signal comes.
-                cluster.kill_backend(chance.choice(_backends(cluster, voyage)))
+                cluster.kill_backend(chance.choice(_backends(cluster, child)))
                 time.sleep(0.01)
 
-        voyage.suffer(6, kill_one, chance)
-        assert voyage.arrive(cluster.url(schema)) == []
+        child.strike(6, kill_one, chance)
+        assert child.join_and_judge(cluster.url(schema)) == []
 
 
 @pytest.mark.timeout(900)
@@ -68,9 +68,9 @@ def test_single_backends_are_killed(stage: Stage, schema: str, colour: str) -> N
 def test_an_administrator_ends_connections(stage: Stage, cluster: Cluster, schema: str, colour: str) -> None:
     """One at a time, while the others go on; the client is told, perhaps in the middle of a commit."""
     chance = random.Random(3)
-    voyage = Voyage(stage, cluster.url(schema), colour)
-    voyage.suffer(15, lambda: cluster.terminate_backend(chance.choice(_backends(cluster, voyage))), chance)
-    assert voyage.arrive(cluster.url(schema)) == []
+    child = WorkloadProcess(stage, cluster.url(schema), colour)
+    child.strike(15, lambda: cluster.terminate_backend(chance.choice(_backends(cluster, child))), chance)
+    assert child.join_and_judge(cluster.url(schema)) == []
 
 
 @pytest.mark.timeout(900)
@@ -78,15 +78,15 @@ def test_the_server_is_restarted_in_order(stage: Stage, schema: str) -> None:
     """As for an upgrade: connections are ended, new ones are refused for a while, then all is as before."""
     chance = random.Random(4)
     with Cluster() as cluster:
-        voyage = Voyage(stage, cluster.url(schema), "sync")
-        voyage.suffer(3, cluster.restart, chance)
-        assert voyage.arrive(cluster.url(schema)) == []
+        child = WorkloadProcess(stage, cluster.url(schema), "sync")
+        child.strike(3, cluster.restart, chance)
+        assert child.join_and_judge(cluster.url(schema)) == []
 
 
-def _backends(cluster: Cluster, voyage: Voyage) -> list[int]:
+def _backends(cluster: Cluster, child: WorkloadProcess) -> list[int]:
     """Those that serve somebody; waits while the server recovers."""
-    while voyage.at_sea:
+    while child.is_running:
         if found := cluster.backends():
             return found
         time.sleep(0.001)
-    raise AssertionError("the voyage was over too soon")
+    raise AssertionError("the child was over too soon")

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from perdure import Agent, InDoubt
-from tests.conformance.runner import Colour
-from tests.conformance.stage import expected
-from tests.conformance.stage import stage as theatre
-from tests.conformance.stories import STORIES, crash_everywhere
+from tests.conformance.model_comparison import expected
+from tests.conformance.model_comparison import stage as theatre
+from tests.conformance.model_regressions import STORIES, crash_everywhere
+from tests.conformance.model_runner import Colour
 from tests.crash.harness import Stage, spread
 from tests.crash.waiting import wait_for
 from tests.model.ops import COMMITS, IN_A_BODY
 from tests.postgres.cluster import Cluster
 from tests.postgres.pooler import Pooler
-from tests.postgres.voyage import Voyage
+from tests.postgres.workload_process import WorkloadProcess
 
 COLOURS: list[Colour] = ["sync", "async"]
 PLAYED = 8
@@ -37,8 +37,8 @@ def test_many_runs_share_a_few_connections(
     stage: Stage, cluster: Cluster, pooler: Pooler, schema: str, colour: str
 ) -> None:
     """More clients than connections: whatever a session remembers belongs to somebody else a moment later."""
-    voyage = Voyage(stage, pooler.url(schema), colour)
-    assert voyage.arrive(cluster.url(schema)) == []
+    child = WorkloadProcess(stage, pooler.url(schema), colour)
+    assert child.join_and_judge(cluster.url(schema)) == []
 
 
 @pytest.mark.parametrize("colour", COLOURS)
@@ -83,11 +83,11 @@ def test_an_answer_wakes_the_run_that_waits_for_it(cluster: Cluster, pooler: Poo
 def test_the_server_behind_it_is_killed(stage: Stage, schema: str) -> None:
     chance = random.Random(7)
     with Cluster() as cluster, Pooler(cluster) as pooler:
-        voyage = Voyage(stage, pooler.url(schema), "sync")
+        child = WorkloadProcess(stage, pooler.url(schema), "sync")
 
         def kill() -> None:
             cluster.kill()
             cluster.start()
 
-        voyage.suffer(4, kill, chance)
-        assert voyage.arrive(cluster.url(schema)) == []
+        child.strike(4, kill, chance)
+        assert child.join_and_judge(cluster.url(schema)) == []

@@ -10,14 +10,14 @@ import pytest
 
 from perdure import Agent
 from perdure.store.postgres import pool
+from tests.crash.child_programs import stop_at
 from tests.crash.harness import Child, Stage, run_cases
-from tests.crash.players import stop_at
 from tests.crash.waiting import wait_for
 from tests.crash.world import World
 from tests.postgres import contender
 from tests.postgres.cluster import Cluster
 from tests.postgres.proxy import Fault, Proxy
-from tests.postgres.voyage import Voyage
+from tests.postgres.workload_process import WorkloadProcess
 
 CUTS = [Fault.CUT_BEFORE, Fault.CUT_AFTER, Fault.LATE]
 KILLED = -9
@@ -41,12 +41,12 @@ def strike_at_random(
     """Several connections work at the same time, so that a late commit of one meets the next ones of others."""
     chance = random.Random(seed)
     with Proxy(cluster, late_seconds=0.05) as proxy:
-        voyage = Voyage(stage, proxy.url(schema), colour, steps=steps)
+        child = WorkloadProcess(stage, proxy.url(schema), colour, steps=steps)
         struck = 0
-        while struck < blows and voyage.at_sea:
+        while struck < blows and child.is_running:
             proxy.strike(chance.randrange(1, 20), chance.choice(CUTS))
             struck += proxy.struck.wait(5)
-        assert voyage.arrive(cluster.url(schema)) == [], f"seed {seed}"
+        assert child.join_and_judge(cluster.url(schema)) == [], f"seed {seed}"
         assert struck == blows, "the storm was over too late"
 
 
@@ -64,12 +64,12 @@ def strike_all_the_way(stage: Stage, cluster: Cluster, seed: int) -> list[str]:
     """Hardly a moment without a cut, from the first connection on: tables, agent, holder and runs are made in it."""
     chance, schema = random.Random(seed), f"short_{seed}"
     with Proxy(cluster, late_seconds=chance.choice((0.01, 0.03, 0.1))) as proxy:
-        voyage = Voyage(stage, proxy.url(schema), chance.choice(("sync", "async")), steps=4)
-        while voyage.at_sea:
+        child = WorkloadProcess(stage, proxy.url(schema), chance.choice(("sync", "async")), steps=4)
+        while child.is_running:
             proxy.strike(chance.randrange(1, 12), chance.choice(CUTS))
             proxy.struck.wait(0.5)
         proxy.settle()
-        return voyage.arrive(cluster.url(schema))
+        return child.join_and_judge(cluster.url(schema))
 
 
 def test_a_commit_that_arrives_when_its_sender_is_dead_and_replaced(stage: Stage, cluster: Cluster) -> None:
@@ -83,7 +83,7 @@ def replace(stage: Stage, cluster: Cluster, number: int) -> list[str]:
     folder, schema = stage.folder(), f"ghost_{number}"
 
     def start(who: str, url: str) -> Child:
-        return stage.zygote.start("tests.postgres.contender:main", folder, url=url, who=who, items=6)
+        return stage.fork_server.start("tests.postgres.contender:main", folder, url=url, who=who, items=6)
 
     with Proxy(cluster, late_seconds=0.6) as proxy:
         proxy.strike(number, Fault.LATE)
@@ -97,13 +97,13 @@ def replace(stage: Stage, cluster: Cluster, number: int) -> list[str]:
     return contender.judge(cluster.url(schema), World(folder), 6)
 
 
-def test_a_process_that_stops_inside_a_transaction_does_not_hold_up_the_others_for_long(
+def test_a_process_stopped_in_a_transaction_holds_others_up_briefly(
     stage: Stage, cluster: Cluster, schema: str
 ) -> None:
     """It has locked the row that numbers streams. The server ends its transaction, and the others go on."""
     folder = stage.folder()
     make(cluster.url(schema), lambda agent: agent.run("first"))
-    sleeper = stage.zygote.start(
+    sleeper = stage.fork_server.start(
         "tests.postgres.test_random_cuts:sleep_in_claim", folder, url=cluster.url(schema), place="run.claim:written"
     )
     wait_for((folder / "stopped").exists, "the sleeper")

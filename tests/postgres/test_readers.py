@@ -13,7 +13,7 @@ from perdure.journal.verify import verify
 from perdure.store.base import Store
 from tests.crash.harness import Stage
 from tests.postgres.cluster import Cluster
-from tests.postgres.voyage import Voyage
+from tests.postgres.workload_process import WorkloadProcess
 
 
 def verify_store(store: Store) -> list[str]:
@@ -39,16 +39,16 @@ def collect_garbage(store: Store) -> list[str]:
 @pytest.mark.parametrize("look", [verify_store, check_store, rebuilt, collect_garbage], ids=lambda look: look.__name__)
 def test_a_store_in_use(stage: Stage, cluster: Cluster, schema: str, look: Callable[[Store], list[str]]) -> None:
     url = cluster.url(schema)
-    voyage = Voyage(stage, url, "sync", runs=2 if look is rebuilt else 6, steps=250)
-    voyage.progress(0.02)
+    child = WorkloadProcess(stage, url, "sync", runs=2 if look is rebuilt else 6, steps=250)
+    child.progress(0.02)
     agent = Agent("looker", store=url)
     looks = 0
     try:
         store = agent._engine.store
-        while voyage.at_sea and looks < 200:
+        while child.is_running and looks < 200:
             assert look(store) == []
             looks += 1
     finally:
         agent.close()
-    assert looks > 2, "the voyage was over too soon"
-    assert voyage.arrive(url) == []
+    assert looks > 2, "the child was over too soon"
+    assert child.join_and_judge(url) == []

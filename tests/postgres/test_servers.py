@@ -8,7 +8,7 @@ import pytest
 
 from tests.crash.harness import Stage
 from tests.postgres.cluster import Cluster
-from tests.postgres.voyage import Voyage
+from tests.postgres.workload_process import WorkloadProcess
 
 FEW = {"max_connections": "4", "superuser_reserved_connections": "0", "max_wal_senders": "0", "wal_level": "minimal"}
 
@@ -17,14 +17,14 @@ FEW = {"max_connections": "4", "superuser_reserved_connections": "0", "max_wal_s
 def test_a_server_with_few_connections(stage: Stage, schema: str, colour: str) -> None:
     """It refuses most of what the pool would like to have. Those that it gives are enough."""
     with Cluster(FEW) as cluster:
-        voyage = Voyage(stage, cluster.url(schema), colour)
-        assert voyage.arrive(cluster.url(schema)) == []
+        child = WorkloadProcess(stage, cluster.url(schema), colour)
+        assert child.join_and_judge(cluster.url(schema)) == []
         assert "too many clients already" in cluster.log()
 
 
 def test_an_older_server(stage: Stage, schema: str) -> None:
     """PostgreSQL 16 has no transaction_timeout."""
     with Cluster(version=16) as cluster:
-        voyage = Voyage(stage, cluster.url(schema), "sync")
-        voyage.suffer(2, cluster.restart, random.Random(9))
-        assert voyage.arrive(cluster.url(schema)) == []
+        child = WorkloadProcess(stage, cluster.url(schema), "sync")
+        child.strike(2, cluster.restart, random.Random(9))
+        assert child.join_and_judge(cluster.url(schema)) == []

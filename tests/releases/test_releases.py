@@ -30,7 +30,7 @@ from perdure.store.postgres.url import is_postgres
 from perdure.testing.plugin import STORES
 from tests.conformance.kit import Behind, kill_at
 from tests.releases import dump
-from tests.releases.story import CONVERSATION, FILES, FLIGHT, KILLED_AT, LARGE, NOISE, PLAIN, unfinished
+from tests.releases.store_program import CONVERSATION, FILES, FLIGHT, KILLED_AT, LARGE, NOISE, PLAIN, unfinished
 
 pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.StoreMovedWarning")  # they are copies
 NEXT = """-- oldest: 2

@@ -14,7 +14,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).parents[2]))
 
 from perdure import Agent, InDoubt, RunWaiting, stored
-from tests.releases.story import CONVERSATION, FLIGHT, KILLED_AT, LARGE, NOISE, PLAIN, unfinished
+from tests.releases.store_program import CONVERSATION, FLIGHT, KILLED_AT, LARGE, NOISE, PLAIN, unfinished
 
 
 @stored(FLIGHT, version=1)

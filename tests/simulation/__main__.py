@@ -6,9 +6,9 @@ import argparse
 import sys
 from itertools import islice
 
+from tests.simulation.campaign import report, summaries
 from tests.simulation.history import play
-from tests.simulation.many import report, summaries
-from tests.simulation.sabotage import SABOTAGES
+from tests.simulation.planted_faults import SABOTAGES
 
 
 def main(arguments: list[str]) -> int:

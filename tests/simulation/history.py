@@ -12,11 +12,11 @@ from perdure.run.function import CallOptions
 from perdure.values.limits import LEASE_SECONDS
 from tests.simulation import seams
 from tests.simulation.database import Database
+from tests.simulation.fault_rates import WEATHERS
 from tests.simulation.hosts import EPOCH_MS, Host, Process, is_booked
 from tests.simulation.network import Fate, Session
 from tests.simulation.rules import Rules
 from tests.simulation.statements import Server
-from tests.simulation.weather import WEATHERS
 from tests.simulation.world import Steps, World
 
 LEASE_MS = int(LEASE_SECONDS * 1000)

@@ -20,7 +20,7 @@ from perdure.platform.process import Holder
 from perdure.run.core import RunCore
 from perdure.run.doubt import Done, Unknown, child_at_work
 from perdure.run.effect import call_effect
-from perdure.run.ending import end_run
+from perdure.run.finish import end_run
 from perdure.run.function import CallOptions, function
 from perdure.run.lifecycle import ClaimRun, open_run
 from perdure.run.order_handling import OrderListener
@@ -143,7 +143,7 @@ class SimulatedPlace:
 
     def __init__(self, store: Store, lease_keeper: LeaseKeeper) -> None:
         self.store = store
-        self.lease_keeper = self.tenancy_if_any = lease_keeper
+        self.lease_keeper = self.lease_keeper_if_any = lease_keeper
         self.parts = Parts()
         self.parts.get_or_make(OrderListener, lambda: OrderListener(store))  # nobody gives orders here
 

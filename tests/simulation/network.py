@@ -13,7 +13,8 @@ import msgspec
 
 from perdure.errors import PerdureError
 from perdure.store.base import Statement
-from perdure.store.postgres.errors import NOT_NULL, UNIQUE, ConnectionCut, ServerError
+from perdure.store.outage import ConnectionCut
+from perdure.store.postgres.errors import NOT_NULL, UNIQUE, ServerError
 from perdure.values.limits import (
     CONNECT_SECONDS_MAX,
     RECONNECT_SECONDS_MAX,

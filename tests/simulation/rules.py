@@ -24,7 +24,7 @@ class Rules:
     def __init__(self, world: World, database: Database, allowance: int) -> None:
         self.violations: list[str] = []
         self.finished: set[int] = set()
-        """Streams with a RunFinished."""
+        """Streams of finished runs."""
         self._world = world
         self._database = database
         self._allowance = allowance

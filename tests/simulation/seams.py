@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from perdure.journal import leases
 from perdure.platform import process
 from perdure.run import effect, order_handling, step
-from tests.simulation.sabotage import SABOTAGES
-from tests.simulation.unblocking import commits
+from tests.simulation.planted_faults import SABOTAGES
+from tests.simulation.unblocking import commits, outages
 from tests.simulation.world import Steps
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def install_seams(history: History) -> Iterator[None]:
         assert world.current is not None
         return world.current
 
+    clock = SimpleNamespace(monotonic=lambda: world.now / 1000, sleep=_sleep)
     stopwatch = SimpleNamespace(perf_counter_ns=lambda: world.now * 1_000_000)
     patches: tuple[tuple[Any, str, Any], ...] = (
         (leases, "identify_this_process", lambda: here().holder),
@@ -42,8 +43,9 @@ def install_seams(history: History) -> Iterator[None]:
         (process, "host_name", lambda: here().host.name),
         (effect, "time", stopwatch),
         (step, "time", stopwatch),
-        (commits, "time", SimpleNamespace(monotonic=lambda: world.now / 1000, sleep=_sleep)),
-        (commits, "_CHANCE", world.random),
+        (commits, "time", clock),
+        (outages, "time", clock),
+        (outages, "_CHANCE", world.random),
         *(patch for name in sorted(history.broken) for patch in SABOTAGES[name].patches),
     )
     before = [(module, name, getattr(module, name)) for module, name, _ in patches]

@@ -1,4 +1,4 @@
-"""The named statements of `store/sql/postgres/queries.sql` that runs, steps, effects and leases use.
+"""The named statements of `store/sql/` for PostgreSQL that runs, steps, effects and leases use.
 
 Each is a generator over a transaction: it returns (rows, number of changed rows). What the SQL says about locks and
 about looking again after a wait is done here by hand, so a change of one is a change of the other;

@@ -13,9 +13,9 @@ import pytest
 
 from perdure.store import sql
 from tests.budget import sample
+from tests.simulation.campaign import report, summaries, summary
 from tests.simulation.history import play
-from tests.simulation.many import report, summaries, summary
-from tests.simulation.sabotage import SABOTAGES
+from tests.simulation.planted_faults import SABOTAGES
 from tests.simulation.statements import STATEMENTS
 
 ROOT = Path(__file__).parents[2]

@@ -30,7 +30,7 @@ RUN = (1, *WHICH, "running", b"", 0, 0, 0, 0, 0, "", 0, 0)
 LATE = (1, 7, "elsewhere", "pid:[1]", 1, 1, "elsewhere", 0, -5)
 """A lease of fence 1, of holder 7, who is five milliseconds too late."""
 RENEWED = [(29_000,)]
-CANCELLED = r.RunCancelled("no longer needed", "a test")
+CANCELLED = r.RunCancelledEntry("no longer needed", "a test")
 
 
 def order(engine: Engine) -> Script[Any]:

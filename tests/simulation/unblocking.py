@@ -1,8 +1,8 @@
 """The code that commits on PostgreSQL, with every call that blocks made a place where the scheduler may go elsewhere.
 
-`store/postgres/commit.py` is plain blocking code. Here its text is read once more, and each call of something that
-waits, or that calls something that waits, becomes a `yield from`. Nothing else is changed: what is simulated is what
-ships.
+`store/postgres/commit.py` and `store/outage.py` are plain blocking code. Here their text is read once more. Each call
+of something that waits, or that calls something that waits, becomes a `yield from`. Nothing else is changed: the tests
+simulate the code that ships.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import ast
 import inspect
 from types import ModuleType
 
+from perdure.store import outage
 from perdure.store.postgres import commit
 
-WAITS = frozenset({"send_batch", "link", "sleep"})
-"""A message and its answer, a connection out of the pool, time."""
+WAITS = frozenset({"send_batch", "link", "pause", "sleep"})
+"""A message and its answer, a connection out of the pool, time before a retry, time."""
 
 
 def _called_name(call: ast.Call) -> str:
@@ -56,5 +57,8 @@ def unblock_module(module: ModuleType) -> ModuleType:
     return copy
 
 
+outages = unblock_module(outage)
+outages.__dict__.update(ConnectionCut=outage.ConnectionCut, ServerRefusal=outage.ServerRefusal)  # raised by others
 commits = unblock_module(commit)
+commits.__dict__.update(OutagePatience=outages.OutagePatience)
 PostgresCommit = commits.PostgresCommit

@@ -12,8 +12,14 @@ BROAD_EXCEPTS = {
     ("src/perdure/store/postgres/loop_commits.py", "LoopCommits._go_on"): (
         "not swallowed: carried from the thread that commits to the task that waits for it"
     ),
+    ("src/perdure/store/remote/store.py", "RemoteStore._conclude_async.conclude"): (
+        "the error is raised in the task that awaits the commit, not in this thread"
+    ),
     ("src/perdure/store/lanes.py", "CommitThreads.result_of.task"): (
         "not swallowed: carried from the thread that commits to the task that waits for it"
+    ),
+    ("src/perdure/server/admission.py", "Admission._perform"): (
+        "the last boundary: logged with its traceback and answered with 500, without a word of the exception"
     ),
     ("src/perdure/kernel/protocol.py", "drive_sync"): "not swallowed: thrown into the protocol, which decides",
     ("src/perdure/kernel/protocol.py", "drive_async"): "not swallowed: thrown into the protocol, which decides",
@@ -35,10 +41,29 @@ BROAD_EXCEPTS = {
     ("src/perdure/api/sync/conversation.py", "TurnFunction._finish_earlier"): (
         "the user's turn function: whatever it raises is recorded with that turn; raised again if it is in the way"
     ),
+    ("src/perdure/mcp/stdio_loop.py", "StdioLoop._answer"): (
+        "logged and told to the client as an internal error: one bad request must not end the connection"
+    ),
     ("src/perdure/run/step.py", "_execute"): "the body is the user's code: whatever it raises is an outcome",
-    ("src/perdure/run/effect.py", "_execute"): "the body is the user's code: what it raises is judged",
+    (
+        "src/perdure/run/clients/calls.py",
+        "_Relay.drive",
+    ): "not swallowed: thrown into the protocol, or told to the client",
+    ("src/perdure/run/effect.py", "execute_body"): "the body is the user's code: what it raises is judged",
+    (
+        "src/perdure/http_capture/aiohttp_patch.py",
+        "_pass_stream",
+    ): "not swallowed: raised where the program reads the stream",
+    (
+        "src/perdure/adapters/openai_agents.py",
+        "durable.on_invoke_tool",
+    ): "the user's tool: told to the model as the SDK does, or raised again",
+    (
+        "src/perdure/adapters/session_calls.py",
+        "SessionCalls._perform",
+    ): "the user's code: raised again, the run is left",
     ("src/perdure/run/doubt.py", "ask_check"): "a check that raises counts as Unknown: docs/about/semantics.md, 3",
-    ("src/perdure/testing/crashtest/zygote.py", "_run"): (
+    ("src/perdure/testing/crashtest/fork_server.py", "_run"): (
         "the user's program: shown and told by the exit code, as an interpreter does it"
     ),
     ("src/perdure/cli/replay_targets.py", "_go_through"): "the user's program: told with its run, or as a note",
@@ -77,7 +102,13 @@ DYNAMIC_CODE: dict[tuple[str, str], str] = {
         "import_target",
     ): "the module that the user names on the command line, as for python -m",
     ("src/perdure/__init__.py", "__getattr__"): "a module of the table in the same file, never data",
-    ("src/perdure/adapters/langgraph/__init__.py", "__getattr__"): "a module of the table in the same file, never data",
+    **{
+        (
+            f"src/perdure/adapters/{name}/__init__.py",
+            "__getattr__",
+        ): "a module of the table in the same file, never data"
+        for name in ("adk", "claude", "langgraph", "pydantic_ai")
+    },
     (
         "src/perdure/cli/main.py",
         "_LazyCommands.get_command",
@@ -93,14 +124,3 @@ TABLES = {
     "src/perdure/errors.py": "one tree in one file, without logic; stored bytes have the names of its classes",
 }
 """Modules that are looked up and not read: they may be longer."""
-
-_ENTRY = "an entry of the journal and the error that reports it: programs read the first in --json, the second by name"
-
-SHARED_TYPE_NAMES = {
-    "Handoff": "an event kind of perdure.kinds and the result of run.handoff(): both are public",
-    "RunCancelled": _ENTRY,
-    "RunFinished": _ENTRY,
-    "RunPaused": _ENTRY,
-    "StepFailed": _ENTRY,
-}
-"""Names of two types. All others are unique within the package."""

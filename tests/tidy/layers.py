@@ -36,9 +36,13 @@ MAY_IMPORT = {
     "types": "api",
     "__init__": "api types",
     "adapters": "__init__",
+    "http_capture": "adapters",
     "testing": "__init__",
     "demo": "__init__",
-    "cli": "adapters demo testing",
+    "mcp": "__init__",
+    "server": "mcp",
+    "connect": "platform",
+    "cli": "connect demo http_capture server testing",
 }
 
 SURFACE = frozenset({"adapters", "cli", "demo", "testing"})
@@ -59,18 +63,24 @@ LATE_ONLY = frozenset(
 ) | {"genai_prices", "safetensors"}
 """Never needed unless the user has them: imported inside a function, once a value or a URL of theirs has been seen."""
 
-FRAMEWORKS = frozenset({"langgraph", "langchain", "langchain_core", "qdrant_client"})
-"""Of other people, each below its own adapter: who imports that has them."""
+FRAMEWORKS = frozenset(
+    "a2a agents anthropic claude_agent_sdk crewai google httpx2 langchain langchain_core langgraph openai pydantic_ai "
+    "pydantic_ai_harness qdrant_client strands".split()
+)
+"""Packages of other projects. Only the adapter of a framework may import it."""
+
+SERVER_PACKAGES = frozenset({"starlette", "uvicorn"})
+"""Of `perdure[server]`: only the server has them, and the command that starts it imports it late."""
 
 SDK_TABLE = "perdure.values.codec.sdk_types"
 SDKS = frozenset({"openai", "anthropic", "langchain_core"})
 """What reading a value may import, and the one module that does so: inside functions."""
 
 LATE_MODULES = {"psycopg": "perdure.store.postgres.", "pytest": "perdure.testing.plugin"}
-"""Modules, by the beginning of their names, that are themselves imported late, and so may import theirs at the top."""
+"""Prefixes of modules that are imported late, so they may import such packages at the top."""
 
 EARLY_ENOUGH = frozenset({"perdure.store.postgres.url"})
-"""Of these, one that needs nothing."""
+"""The one of them that needs no package."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +198,8 @@ def foreign(source: Source, core: Iterable[str]) -> Iterator[str]:
     for found in imports_of(source):
         top = found.module.partition(".")[0]
         if top in ours or (top in FRAMEWORKS and found.unit == "adapters"):
+            continue
+        if top in SERVER_PACKAGES and found.unit == "server":
             continue
         if source.module == SDK_TABLE and top in SDKS and found.late:
             continue

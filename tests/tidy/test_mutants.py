@@ -6,9 +6,9 @@ import ast
 from functools import cache
 from pathlib import Path
 
+from tests.mutations.broken_copies import ROOT
 from tests.mutations.edit import BadMutant, Edit
 from tests.mutations.mutants import MUTANTS
-from tests.mutations.workshop import ROOT
 
 
 @cache

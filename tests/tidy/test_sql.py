@@ -14,6 +14,11 @@ SQL = ROOT / "src" / "perdure" / "store" / "sql"
 DIALECTS = ("sqlite", "postgres")
 
 
+def statements_of(dialect: str) -> list[sql_rules.Statement]:
+    """The statements of a dialect: its own, and those that both word alike."""
+    return [*sql_rules.statements_of(SQL / dialect), *sql_rules.statements_of(SQL / "portable")]
+
+
 def test_sql_is_never_built() -> None:
     folders = [folder for folder in PRODUCT_FOLDERS if folder != "examples"]
     expect_none(c for source in sources(*folders) for c in sql_rules.find_built_sql(source))
@@ -21,19 +26,23 @@ def test_sql_is_never_built() -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_statements_are_named_and_explained(dialect: str) -> None:
-    found = sql_rules.statements_of(SQL / dialect)
-    assert found, f"{SQL / dialect} defines no statement"
-    expect_none(sql_rules.badly_named(found))
+    assert sql_rules.statements_of(SQL / dialect), f"{SQL / dialect} defines no statement"
+    expect_none(sql_rules.badly_named(statements_of(dialect)))
 
 
 def test_both_dialects_define_the_same_statements() -> None:
     expect_none(sql_rules.unlike({d: sql_rules.statements_of(SQL / d) for d in DIALECTS}))
 
 
+def test_statements_that_both_dialects_word_alike_are_written_once() -> None:
+    sqlite, postgres = ({s.body.strip() for s in sql_rules.statements_of(SQL / d)} for d in DIALECTS)
+    expect_none(f"{body.splitlines()[0]}: move it to store/sql/portable" for body in sorted(sqlite & postgres))
+
+
 def test_statements_for_many_rows_are_those_for_one() -> None:
     many = sql_rules.statements_of(SQL / "postgres_many")
     expect_none(sql_rules.badly_named(many))
-    one = {statement.name: statement.parameters for statement in sql_rules.statements_of(SQL / "postgres")}
+    one = {statement.name: statement.parameters for statement in statements_of("postgres")}
     assert many
     assert {statement.name: statement.parameters for statement in many} == {
         statement.name: one.get(statement.name) for statement in many
@@ -57,9 +66,9 @@ def filters_of(text: str) -> list[str]:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_all_copies_of_the_filter_of_memories_are_the_same(dialect: str) -> None:
-    found = filters_of((SQL / dialect / "queries.sql").read_text())
+    found = filters_of("\n".join((SQL / folder / "queries.sql").read_text() for folder in (dialect, "portable")))
     assert len(set(found)) == 1
-    named = [statement for statement in sql_rules.statements_of(SQL / dialect) if "min_trust" in statement.parameters]
+    named = [statement for statement in statements_of(dialect) if "min_trust" in statement.parameters]
     assert len(found) == len(named) > 5, "a statement filters memories in words of its own"
 
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -79,3 +79,13 @@ def run_busy_agent(path: Path) -> Iterator[None]:
         yield
     finally:
         end(writer)
+
+
+def read_terminal(terminal: int) -> bytes:
+    """Read a pseudo-terminal until every process has closed its side, then close ours."""
+    pieces = []
+    with suppress(OSError):  # how Linux says that the terminal was closed
+        while piece := os.read(terminal, 65536):
+            pieces.append(piece)
+    os.close(terminal)
+    return b"".join(pieces)

@@ -108,6 +108,12 @@ def test_a_step_writes_the_pages_of_a_bare_commit(lab: Lab, found: dict[str, Any
     assert found["step"]["pages"] <= bare * 1.1
 
 
+def test_few_functions_run_for_a_call(lab: Lab) -> None:
+    """More of them take processor time from every step, most of all after a sync, when the caches are cold."""
+    for name, functions in lab.measure("python", calls=CALLS).items():
+        assert functions <= sections.PYTHON_CALLS_MAX[name], name
+
+
 def test_bytes_of_a_step(lab: Lab) -> None:
     size = lab.measure("bytes", steps=100)["bytes"]
     assert 1024 < size <= sections.BYTES_PER_STEP_MAX
@@ -178,6 +184,7 @@ def test_verdicts(bar: rows.Bar | None, measured: float | None, verdict: Verdict
 
 def test_a_sync_too_many_fails_the_benchmark(lab: Lab, found: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"counts": found | {"step": found["step"] | {"syncs": [1, 2]}}, "pages": {"pages": 2}, "bytes": {"bytes": 2}}
+    told["python"] = {"step": 60}
     monkeypatch.setattr(lab, "measure", lambda name, **arguments: told[name])
     failed = [row for row in sections.counts(lab) if row.verdict is Verdict.FAIL]
     assert [(row.what, row.hard) for row in failed] == [("step: syncs", True)]

@@ -15,6 +15,6 @@ def test_builtins_are_told_apart_by_their_arguments(store_url: str) -> None:
                 5,
                 {"a": 1},
             ]
-    done = [event for event in agent.runs.get("r").events if type(event.record).__name__ == "StepDone"]
+    done = [event for event in agent.runs.get("r").events if event.kind == "StepDone"]
     assert len(done) == 4
     agent.close()

@@ -19,10 +19,11 @@ from perdure.cli.main import COMMANDS, EXIT_CODES, SECTIONS, cli, main
 from perdure.cli.output import CommandOutput, clean, format_age, format_count, format_value, size, to_json_value
 from perdure.cli.store_option import repeat_options
 from tests.conformance.rich_store import copy_to
+from tests.unit.child import read_terminal
 
 ROOT = Path(__file__).parents[2]
 STORELESS = {"init", "run", "worker", "replay-check", "crashtest", "doctor", "demo", "archive", "completion", "import"}
-STORELESS |= {"workspace"}
+STORELESS |= {"workspace", "serve", "keys", "notify", "mcp", "connect", "disconnect"}
 """Commands that make a store, look for it or for a folder first, or need none."""
 
 PROGRAM = [sys.executable, "-m", "perdure.cli"]
@@ -72,8 +73,8 @@ def test_help_has_sections(capsys: pytest.CaptureFixture[str]) -> None:
 def test_every_command_has_json_and_a_store() -> None:
     for name, command in with_parts():
         options = {option for parameter in command.params for option in parameter.opts}
-        assert "--json" in options, name
-        assert "--store" in options or name in ("worker", "demo", "completion"), name
+        assert "--json" in options or name == "mcp", name
+        assert "--store" in options or name in ("worker", "demo", "completion", "disconnect", "notify"), name
 
 
 def test_every_command_and_option_is_documented() -> None:
@@ -320,15 +321,9 @@ def run_in_terminal(*arguments: str, colour: bool = True, columns: int = 400) ->
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns)}
     process = subprocess.Popen([*PROGRAM, *arguments], stdout=theirs, stderr=theirs, stdin=theirs, env=environment)
     os.close(theirs)
-    pieces = []
-    try:
-        while piece := os.read(ours, 65536):
-            pieces.append(piece)
-    except OSError:
-        pass  # how Linux says that the terminal was closed
-    os.close(ours)
+    shown = read_terminal(ours)
     process.wait()
-    text = b"".join(pieces).decode().replace("\r\n", "\n")
+    text = shown.decode().replace("\r\n", "\n")
     return text if colour else re.sub(r"\x1b\[[\d;]*m|\x1b\[\?25[hl]|\x1b\[\d?[KAG]|\r", "", text)
 
 

@@ -16,6 +16,7 @@ import pytest
 from perdure import Agent
 from perdure.cli.main import main
 from tests.conformance.rich_store import copy_to
+from tests.unit.child import read_terminal
 
 pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.StoreMovedWarning")
 
@@ -53,15 +54,9 @@ def type_into_bash(lines: Sequence[str], rcfile: Path, path: Path) -> str:
     ) as process:
         os.close(theirs)
         os.write(ours, "".join(f"{line}\n" for line in (*lines, "exit")).encode())
-        pieces = []
-        try:
-            while piece := os.read(ours, 65536):
-                pieces.append(piece)
-        except OSError:
-            pass  # how Linux says that the terminal was closed
-        os.close(ours)
+        shown = read_terminal(ours)
         process.wait()
-    return b"".join(pieces).decode()
+    return shown.decode()
 
 
 def test_bash_completes_the_line_that_somebody_types(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

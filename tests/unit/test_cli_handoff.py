@@ -120,7 +120,7 @@ def test_programs_get_the_same_page(path: Path, capsys: pytest.CaptureFixture[st
     main(["handoff", "trip", "--store", str(path)])
     moment = re.compile("As of [^ ]+ [^ ]+")
     assert moment.sub("", str(brief)) == moment.sub("", capsys.readouterr().out)
-    assert repr(brief) == "<Handoff of run 'trip' of 'travel': failed>"
+    assert repr(brief) == "<HandoffBrief of run 'trip' of 'travel': failed>"
 
     async def asynchronously() -> str:
         async_agent = AsyncAgent("travel", store=path)

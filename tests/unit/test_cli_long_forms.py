@@ -84,3 +84,12 @@ def test_resume_starts_the_program_of_a_paused_run(
         assert main(["resume", "later", "--store", store, "--", sys.executable, str(program)]) == 0
         assert agent.runs.result("later") == "there"
     assert main(["resume", "later", "--store", store, "--", sys.executable, "-c", "raise SystemExit(0)"]) == 0
+
+
+def test_resume_of_a_run_that_nobody_paused_names_the_command(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with Agent("travel", store=store) as agent, pytest.raises(ConnectionError), agent.run("trip #9"):
+        raise ConnectionError
+    assert main(["resume", "trip #9", "--store", store]) == 2
+    told = capsys.readouterr().err
+    assert "'trip #9' is failed, not paused" in told
+    assert "perdure resume 'trip #9' -- python PROGRAM.py" in told

@@ -135,6 +135,22 @@ def test_a_copy_goes_on_after_it_was_adopted(path: Path, run_command: Any) -> No
     assert "nothing to adopt" in run_command("adopt", "--store", str(path))
 
 
+def test_a_damaged_copy_is_not_adopted_unless_somebody_insists(path: Path, run_command: Any) -> None:
+    with closing(behind(path)) as raw:
+        raw.execute("UPDATE journal SET at = at + 1 WHERE id = (2 << 32 | 3)")
+    before = path.read_bytes()
+    text = run_command("adopt", "--store", str(path), code=1)
+    assert "is damaged: it does not fit the chain" in text and "perdure verify" in text
+    assert run_command("adopt", "--store", str(path), "--json", code=1)["adopted"] is False
+    assert path.read_bytes() == before
+    with pytest.raises(StoreMoved):
+        Agent("travel", store=path, single_home=True).run("after").__enter__()
+    report = run_command("adopt", "--store", str(path), "--accept-damage", "--json", code=1)
+    assert (report["adopted"], len(report["damage"])) == (True, 1)
+    with closing(Agent("travel", store=path, single_home=True)) as agent, agent.run("after"):
+        pass
+
+
 # -- verify and rebuild ---------------------------------------------------------------------------------------
 
 

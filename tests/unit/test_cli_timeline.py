@@ -64,7 +64,7 @@ def story() -> list[r.JournalEntry]:
         (3_605_000, r.EffectDone(14, 0, "answer", b"r", note="ann")),
         (3_606_000, r.WaitBegan(r.CallIdentity("", "approve", b"", 0), 1, "approve", "Go on?")),
         (3_607_000, r.WaitEnded(18, "answer", b"r", "eve")),
-        (3_608_000, r.RunFinished(b"")),
+        (3_608_000, r.RunFinishedEntry(b"")),
     ]
     return [r.JournalEntry(seq, T0 + at, record) for seq, (at, record) in enumerate(told, 1)]
 
@@ -72,7 +72,7 @@ def story() -> list[r.JournalEntry]:
 def draw_timeline(
     events: list[r.JournalEntry], width: int, *, status: str = "crashed", ascii_only: bool = False
 ) -> list[str]:
-    builder = TimelineBuilder(lambda event: type(event.record).__name__)
+    builder = TimelineBuilder(lambda event: event.kind)
     for event in events:
         builder.add(event)
     picture = builder.picture(status, events[-1].at, items=False)
@@ -95,12 +95,10 @@ def test_what_nobody_knows_stands_out() -> None:
     assert all(line.isascii() for line in draw_timeline(story(), 100, ascii_only=True))
 
 
-def test_an_entry_of_a_kind_that_nobody_has_drawn_is_told() -> None:
-    class Paused(r.Record, frozen=True):
-        by: str
-
-    told = draw_timeline([*story()[:3], r.JournalEntry(4, T0 + 3_500, Paused("ann"))], 100, status="paused")
-    assert any(re.match("  paused .* Paused$", line) for line in told)  # and not that it was killed
+def test_an_entry_of_a_kind_without_a_row_of_its_own_is_told() -> None:
+    cleanup = r.JournalEntry(4, T0 + 3_500, r.CleanupBegan("too dear", "ann"))
+    told = draw_timeline([*story()[:3], cleanup], 100, status="paused")
+    assert any(re.match("  cleanup began .* CleanupBegan$", line) for line in told)  # and not that it was killed
     assert told[-1].startswith("‖ paused at ")
 
 

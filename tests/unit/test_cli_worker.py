@@ -124,6 +124,25 @@ def test_a_worker_says_what_it_does_and_is_drained_by_a_signal(
     agent.close()
 
 
+def test_a_worker_uses_the_store_that_it_is_given(
+    office: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(office)
+    monkeypatch.delitem(sys.modules, "office", raising=False)
+    (office / "fixed.py").write_text(PROGRAM.replace('os.environ["PERDURE_URL"]', '"fixed.db"'))
+    assert main(["worker", "fixed:agent", "--store", "other.db"]) == 2
+    assert "leave out one of the two" in capsys.readouterr().err and not list(office.glob("*.db"))
+    with closing(Agent("clerk", store=office / "other.db")) as agent:
+        agent.task(lambda: None, name="burn").start("b")
+    command = [sys.executable, "-m", "perdure.cli", "worker", "office:agent", "--json", "--store", "other.db"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=office) as worker:
+        assert read(worker)["store"].endswith("other.db")
+        assert read(worker)["run"] == "b"
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(30) == 0
+    assert not (office / "office.db").exists()
+
+
 @pytest.mark.parametrize(
     ("program", "told"),
     [

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import builtins
 import json
+import subprocess
 import sys
 from dataclasses import dataclass
 from typing import Any
 
-import pydantic
+import pydantic_core
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +18,10 @@ from perdure import errors
 from perdure.errors import CorruptValue, NotStorable, StepFailed, UnknownType
 from perdure.values import codec
 from perdure.values.codec import exceptions
+from perdure.values.codec.tags import ENCODE, STRUCTURES, ExtensionTag
 from tests.unit.test_codec_values import is_same, texts, values
+
+CALLS: list[str] = []
 
 
 class Registered(Exception):
@@ -31,8 +35,11 @@ class Derived(Registered):
     pass
 
 
-class Unregistered(Exception):
-    pass
+class Plain(Exception):
+    def __init__(self, code: int) -> None:
+        super().__init__("plain")
+        self.code = code
+        CALLS.append("init")
 
 
 class Moved(OSError):
@@ -102,7 +109,7 @@ EXACT = [
     errors.NotDone("no"), errors.RunBusy("busy", hint="wait"), errors.RunBusy(), errors.StoreBusy("b"),
     StepFailed("text", type_name="a.B", args=(1,)),
     Registered(404, "gone"), Derived(1, "x"), Moved("here"), Named("n", 2), DataError(7), Mixed("m"),
-    Shadowed("s", name="real"),
+    Shadowed("s", name="real"), Plain(3), subprocess.CalledProcessError(1, ["ls"]), ExceptionGroup("g", [Plain(4)]),
 ]  # fmt: skip
 
 
@@ -140,12 +147,77 @@ def test_every_error_of_perdure_comes_back() -> None:
         assert state(round_trip(error)) == state(error)
 
 
+def test_a_plain_one_of_an_imported_module_comes_back_and_none_of_its_code_runs() -> None:
+    data = codec.encode(Plain(3))
+    assert f"{__name__}:Plain".encode() in data
+    CALLS.clear()
+    assert codec.decode(data).code == 3
+    assert CALLS == []
+
+
+def _note(*_: Any) -> Any:
+    CALLS.append("ran")
+    return Exception.__new__(Exception)
+
+
+class HasNew(Exception):
+    __new__ = _note  # type: ignore[assignment]
+
+
+class HasDel(Exception):
+    __del__ = _note
+
+
+class HasSetattr(Exception):
+    __setattr__ = _note
+
+
+class HasGetattribute(Exception):
+    __getattribute__ = _note
+
+
+class HasSlots(Exception):
+    __slots__ = ("code",)
+
+
+class HasMetaclass(Exception, metaclass=type("Meta", (type,), {"__call__": _note})):  # type: ignore[misc]
+    pass
+
+
+class HasArgs(Exception):
+    args = property(_note, _note)  # type: ignore[assignment]
+
+
+HOOKED = [HasNew, HasDel, HasSetattr, HasGetattribute, HasSlots, HasMetaclass, KeyboardInterrupt, str, Plain.__init__]
+
+
+@pytest.mark.parametrize("kind", HOOKED, ids=lambda kind: kind.__name__)
+def test_one_whose_code_would_run_is_not_built(kind: Any) -> None:
+    CALLS.clear()
+    assert type(codec.decode(_forge(f"{kind.__module__}:{kind.__qualname__}"))) is StepFailed
+    assert CALLS == []
+
+
+def test_an_argument_is_set_past_the_class() -> None:
+    CALLS.clear()
+    assert type(codec.decode(_forge(f"{__name__}:HasArgs"))) is HasArgs
+    assert CALLS == []
+
+
+def _forge(name: str) -> bytes:
+    """What a hostile store holds."""
+    return ENCODE([STRUCTURES[ExtensionTag.ERROR], name, 1, "text", [1], {"code": 3}])
+
+
 def test_an_unregistered_one_tells_what_it_was() -> None:
+    class Unregistered(Exception):
+        pass
+
     error = Unregistered("boom", 7)
     error.add_note("a note")
     made = round_trip(error)
     assert type(made) is StepFailed
-    assert made.type_name == f"{__name__}.Unregistered"
+    assert made.type_name == f"{__name__}.{Unregistered.__qualname__}"
     assert made.message == str(error)
     assert made.original_args == ("boom", 7)
     assert made.__notes__ == ["a note"]
@@ -248,7 +320,7 @@ def _deep() -> Any:
 def test_encoding_an_exception_never_fails(argument: Any) -> None:
     holder = Registered(1, "x")
     holder.body = argument
-    for error in (ValueError(argument), Unregistered("a", argument), holder, RudeError(argument)):
+    for error in (ValueError(argument), Plain(argument), holder, RudeError(argument)):
         data = codec.encode([error])
         assert len(data) < 4_000_000
         (made,) = codec.decode(data)
@@ -292,16 +364,12 @@ def test_what_is_no_exception_of_a_step_is_told() -> None:
 
 
 def test_one_that_cannot_be_rebuilt_is_left_out_and_told() -> None:
-    class Model(pydantic.BaseModel):
-        x: int
-
-    codec.register_exception(pydantic.ValidationError, KeyboardInterrupt, ValueError)
-    try:
-        Model(x="no")
-    except pydantic.ValidationError as error:
-        made = round_trip(error)
+    codec.register_exception(pydantic_core.SchemaError, KeyboardInterrupt, ValueError)
+    with pytest.raises(pydantic_core.SchemaError) as caught:
+        pydantic_core.SchemaValidator({"type": "no such type"})  # type: ignore[typeddict-item]
+    made = round_trip(caught.value)
     assert type(made) is StepFailed
-    assert made.type_name.endswith("ValidationError")
+    assert made.type_name.endswith("SchemaError")
     assert "cannot be rebuilt" in str(made)
 
 

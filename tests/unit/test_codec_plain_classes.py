@@ -10,7 +10,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypedDict, TypeVar
 
 import attrs
 import msgspec
@@ -75,6 +75,23 @@ class Trip(pydantic.BaseModel):
         CALLS.append("setstate")
 
 
+class Bookable(Protocol):
+    def book(self) -> str: ...
+
+
+@dataclass
+class Hotel(Bookable):
+    name: str
+
+    def book(self) -> str:
+        return self.name
+
+
+@dataclass
+class Box(Generic[Element]):
+    inside: Element
+
+
 class Page(pydantic.BaseModel, Generic[Element]):
     items: list[Element]
 
@@ -133,6 +150,7 @@ def _trip() -> Trip:
 
 VALUES = [
     Flight("LH1", [1]), Flight.Leg("NYC"), Seat("4"), Gate("B7"), _trip(), Trip.model_construct(flights=[]),
+    Hotel("Ritz"), Box[int](1),
     Page[int](items=[1]), Page(items=["a"]), Numbers([1]), Checked(1), Struct(x=Point(1)), Struct(x=1, note="n"),
     Point(1, Pair(1, 2)),
     Colour.RED, Level.LOW, Word.HELLO, Rights.READ, Rights.READ | Rights.WRITE, Rights(0),
@@ -285,7 +303,7 @@ def test_a_renamed_class_is_found_by_its_old_name() -> None:
 
 def test_a_class_that_a_module_only_imports_is_not_found_there() -> None:
     with pytest.raises(UnknownType, match="no class with the stored name"):
-        codec.decode(_pack_object("tests.unit.quick:Path", {}))
+        codec.decode(_pack_object("tests.unit.fast_tools:Path", {}))
     sys.modules["t_imports"] = type(sys)("t_imports")
     vars(sys.modules["t_imports"])["Leg"] = Flight.Leg
     try:

@@ -17,6 +17,7 @@ from typing import Any
 from uuid import UUID
 
 import numpy
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -158,6 +159,8 @@ async def _coroutine() -> None:
         (SimpleNamespace(), "dataclass"),
         (object(), "register it"),
         (..., "None"),
+        (re.compile("a"), "value.pattern"),
+        (pydantic.SecretStr("key"), "not encrypted"),
     ],
 )
 def test_each_refusal_says_what_to_do(value: Any, advice: str) -> None:
@@ -189,7 +192,7 @@ def test_handles_and_coroutines(tmp_path: Any) -> None:
     ],
 )
 def test_the_path_leads_to_the_value(value: Any, path: str) -> None:
-    assert check_refused(value).startswith(f"{path}: tests.unit.test_codec_refusals.Plain cannot be stored; ")
+    assert check_refused(value).startswith(f"{path}: tests.unit.test_codec_refusals.Plain cannot be stored (")
 
 
 @given(st.lists(st.one_of(st.integers(0, 20), st.from_regex(r"[a-z]{1,8}", fullmatch=True)), max_size=30))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -137,6 +138,29 @@ def test_what_cannot_be_attached_is_refused_at_once() -> None:
     made._client = object()
     with pytest.raises(NotStorable, match="'_client' is not a field"):
         codec.encode(made)
+
+
+def _raw_objects() -> list[tuple[Any, str]]:
+    """What the SDKs return besides data: pages, raw responses, streams; and their clients."""
+    httpx = pytest.importorskip("httpx", reason="httpx is not installed")
+    openai = pytest.importorskip("openai", reason="openai is not installed")
+    models = {"object": "list", "data": [{"id": "m", "object": "model", "created": 1, "owned_by": "x"}]}
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, json=models))
+    client = openai.OpenAI(api_key="k", base_url="http://test/v1", http_client=httpx.Client(transport=transport))
+    stream = client.chat.completions.create(model="m", messages=[], stream=True)
+    return [
+        (client.models.list(), "store list(page)"),
+        (client.models.with_raw_response.list(), "store response.parse()"),
+        (stream, "collect it inside of the step"),
+        (stream.response, "store response.json() or response.text"),
+        (client, "make it outside of the step"),
+    ]
+
+
+def test_what_is_no_data_is_refused_with_what_to_store_instead() -> None:
+    for value, advice in _raw_objects():
+        with pytest.raises(NotStorable, match=re.escape(advice)):
+            codec.encode(value)
 
 
 def test_an_unset_field_takes_no_space() -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
+from ipaddress import IPv4Address
 from pathlib import PosixPath, PurePosixPath, PureWindowsPath
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -134,6 +135,7 @@ TABLE: list[tuple[Any, str]] = [
     (PosixPath("/a/b"), "c70513012f612f62"),
     (PurePosixPath("a"), "d5130361"),
     (PureWindowsPath("c:/x"), "c7051304633a5c78"),
+    (IPv4Address("1.2.3.4"), "d71401312e322e332e34"),
     (numpy.array([[1, 2], [3, 4]], "<i2"), "c7141894a33c6932920202a143c4080100020003000400"),
     (numpy.asfortranarray(numpy.array([[1, 2], [3, 4]], "<i2")), "c7141894a33c6932920202a146c4080100030002000400"),
     (numpy.float32(1.5), "c70b1992a33c6634c4040000c03f"),
@@ -168,8 +170,8 @@ TABLE: list[tuple[Any, str]] = [
     ),
     (errors.NotDone("no"), "96c7002daf706572647572652e4e6f74446f6e6500a26e6f91a26e6f80"),
     (Failure("f", 1), "96c7002da7732d6572726f7202a8282766272c20312992a1660180"),
-    (Unregistered("u"), "96c7002db06170702e556e7265676973746572656401a17591a17580"),
-    (KeyboardInterrupt(), "96c7002dba6275696c74696e732e4b6579626f617264496e74657272757074ffa09080"),
+    (Unregistered("u"), "96c7002db06170703a556e7265676973746572656401a17591a17580"),
+    (KeyboardInterrupt(), "96c7002dba6275696c74696e733a4b6579626f617264496e74657272757074ffa09080"),
     (_make_noted(), "96c7002daa56616c75654572726f7200a17891a17881a95f5f6e6f7465735f5f91a16e"),
 ]
 

@@ -222,15 +222,25 @@ class Undecorated(Point):
     extra = 1
 
 
+class UrlNew(pydantic.AnyUrl):
+    __new__ = _note("url new")  # type: ignore[assignment]
+
+
+class UrlSetter(pydantic.AnyUrl):
+    _url = property(lambda self: None, _note("url setter"))  # type: ignore[assignment]
+
+
 NOT_PLAIN = [
     OwnMetaclass, OwnModelMetaclass, OwnEnumMetaclass, OwnNew, OwnDel, InheritsDel, OwnSetattr, Setter, Described,
     OwnDict, OfAResource, Abstract, ModelSetattr, ModelNew, ModelSlots, PostInit, AttrsSetattr, PointNew, FlagMissing,
-    Hooked, Reduced, Callable_, Resource, Descriptor, Meta,
+    Hooked, Reduced, Callable_, Resource, Descriptor, Meta, UrlNew, UrlSetter,
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("cls", NOT_PLAIN, ids=lambda cls: type.__dict__["__name__"].__get__(cls))
-@pytest.mark.parametrize("fields", [{}, {"x": 1}, {"name": "A"}, {"value": 3}, {"args": ["sh"], "y": 2}])
+@pytest.mark.parametrize(
+    "fields", [{}, {"x": 1}, {"name": "A"}, {"url": "a://b"}, {"value": 3}, {"args": ["sh"], "y": 2}]
+)
 def test_a_class_that_is_not_plain_data_is_neither_built_nor_run(cls: type, fields: dict[str, Any]) -> None:
     name = type.__dict__["__qualname__"].__get__(cls)
     CALLS.clear()
@@ -241,7 +251,7 @@ def test_a_class_that_is_not_plain_data_is_neither_built_nor_run(cls: type, fiel
 
 @pytest.mark.parametrize("make", [OwnNew, OwnSetattr, PostInit, AttrsSetattr, ModelNew], ids=lambda cls: cls.__name__)
 def test_storing_one_says_that_it_needs_a_name(make: Callable[[], Any]) -> None:
-    with pytest.raises(NotStorable, match=r"cannot be stored by itself: .*; register it with @perdure\.stored\("):
+    with pytest.raises(NotStorable, match=r"cannot be stored by itself: .* \(register it with @perdure\.stored\("):
         codec.encode(make())
 
 

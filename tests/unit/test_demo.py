@@ -17,7 +17,7 @@ import pytest
 from perdure.demo import Screen, play, run_demo
 from perdure.demo.evidence import CALLS, KILLED_AT, DemoProcess, count, examine, read_calls, read_outside
 
-from .quick import hurry
+from .fast_tools import hurry
 
 pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.StoreMovedWarning")  # copies are looked at
 

@@ -8,13 +8,14 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
 import pytest
 
 from perdure import Agent
-from perdure.errors import LeaseLost, RunBusy
+from perdure.errors import LeaseLost, RunBusy, StoreClosed
 from perdure.journal import leases
 from perdure.journal.leases import LEASE_MS, Lease, LeaseKeeper, read_lease
 from perdure.platform import failpoints, process
@@ -297,8 +298,49 @@ def test_the_heart_renews_and_stops(store: Any, clock: Boots, monkeypatch: pytes
     clock.now += 20_000
     wait_until(lambda: holders(store) == [(lease_keeper.holder_id, clock.now + LEASE_MS)])
     lease_keeper.close()
-    lease_keeper._heart.join(WAIT)
-    assert not lease_keeper._heart.is_alive()
+    assert lease_keeper._heart is not None and not lease_keeper._heart.is_alive()
+
+
+def test_closing_waits_for_a_beat_in_progress(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread may be using a connection, which cannot be closed meanwhile."""
+    monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 0.01)
+    lease_keeper = LeaseKeeper(store)
+    begun, free, order = threading.Event(), threading.Event(), list[str]()
+
+    def beat() -> None:
+        begun.set()
+        assert free.wait(WAIT)
+        order.append("beat")
+
+    lease_keeper.between_beats = beat
+    assert begun.wait(WAIT)
+    heart = lease_keeper._heart
+    assert heart is not None
+    join = heart.join
+
+    def free_and_join(seconds: float | None = None) -> None:
+        free.set()
+        join(WAIT)
+
+    monkeypatch.setattr(heart, "join", free_and_join)
+    lease_keeper.close()
+    order.append("closed")
+    free.set()
+    join(WAIT)
+    assert order == ["beat", "closed"]
+
+
+@pytest.mark.stores("sqlite")
+def test_a_store_is_not_closed_while_a_thread_polls_it(store: Any) -> None:
+    store.changes()
+    with ThreadPoolExecutor() as pool:
+        with store._watch_lock:
+            closing = pool.submit(store.close)
+            wait_until(lambda: store._closed)
+            store._watcher.execute("PRAGMA data_version").fetchall()
+        closing.result(WAIT)
+    with pytest.raises(StoreClosed):
+        store.changes()
 
 
 @pytest.mark.stores("sqlite")  # by the boot clock, which the test owns
@@ -317,13 +359,13 @@ def test_the_heart_goes_on_after_a_failed_beat(store: Any, clock: Boots, monkeyp
     clock.now += 20_000
     wait_until(lambda: holders(store) == [(lease_keeper.holder_id, clock.now + LEASE_MS)])
     lease_keeper.close()
-    lease_keeper._heart.join(WAIT)
 
 
 def test_the_heart_of_a_forgotten_tenancy_stops(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 0.01)
     lease_keeper = LeaseKeeper(store)
     heart, gone = lease_keeper._heart, weakref.ref(lease_keeper)
+    assert heart is not None
     del lease_keeper
 
     def is_gone() -> bool:

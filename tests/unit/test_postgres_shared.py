@@ -15,8 +15,8 @@ from perdure.platform.failpoints import Site
 from perdure.records import CallIdentity, Record, StepDone
 from perdure.store import open_store
 from perdure.store.base import FinalBatch, RowRefused, Statement
+from perdure.store.outage import ConnectionCut
 from perdure.store.postgres import loop_commits
-from perdure.store.postgres.errors import ConnectionCut
 from perdure.store.postgres.loop_commits import OVERLAP_MIN, UNDER_WAY_MAX, UNITS_MAX
 from perdure.store.postgres.shared import SharedCommit
 from perdure.values.clock import SYSTEM_CLOCK

@@ -27,7 +27,8 @@ def test_file():
 def session(folder: Path, tests: str, *options: str) -> subprocess.CompletedProcess[str]:
     (folder / "test_it.py").write_text(tests)
     (folder / "plugin.py").write_text(
-        "from tests import session\nsession.ENDING_SECONDS_MAX = 0.1\npytest_configure = session.install\n"
+        "from tests import session\nfrom xdist.workermanage import NodeManager\n"
+        "session.ENDING_SECONDS_MAX = NodeManager.EXIT_TIMEOUT = 0.1\npytest_configure = session.install\n"
     )
     (folder / "pytest.ini").write_text("[pytest]\n")
     (folder / "tmp").mkdir()

@@ -393,6 +393,23 @@ def test_an_alarm_at_any_moment_loses_nothing_and_stops_nobody(store: Any) -> No
     assert store.submit(append(heads[0], entry("after"))) == heads[0].seq
 
 
+@pytest.mark.stores("sqlite")
+def test_an_alarm_just_after_the_commit_leaves_the_head_where_it_is(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python delivers signals when a function begins: here, the one that checks the files after a commit."""
+    head = create_head(store)
+
+    def ring(*_: object) -> None:
+        raise Alarm
+
+    with monkeypatch.context() as patched, pytest.raises(Alarm):
+        patched.setattr(store, "_check_commit", ring)
+        store.submit(append(head, entry("first")))
+    assert store.submit(append(head, entry("second"))) == head.seq
+    assert [event.record.write.key for event in events(store, head)] == ["first", "second"]
+
+
 def commit_with_alarm(store: Any, head: StreamHead, key: str, told: list[str], seconds: float) -> bool:
     """Commit one entry with an alarm set; whether it rang."""
     try:

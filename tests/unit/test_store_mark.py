@@ -203,7 +203,7 @@ def test_a_disk_that_is_full_makes_the_mark_say_less(path: Path, monkeypatch: py
 
     work(path, "first")
     with monkeypatch.context() as patched:
-        patched.setattr(DurabilityMark, "_append", refuse)
+        patched.setattr(DurabilityMark, "_append_checked", refuse)
         work(path, "second")
     with closing(open_marked(path)) as store:
         assert store.rolled_back is None

@@ -53,6 +53,8 @@ GONE: dict[str, Callable[[Path], object]] = {
     "database renamed": lambda path: path.rename(path.with_name("old.db")),
     "log removed": lambda path: Path(f"{path}-wal").unlink(),
     "log replaced": lambda path: _replace(Path(f"{path}-wal")),
+    "index removed": lambda path: Path(f"{path}-shm").unlink(),
+    "index replaced": lambda path: _replace(Path(f"{path}-shm")),
     "folder moved": lambda path: path.parent.rename(path.parent.with_name("away")),
     "folder exchanged": _exchange_folder,
 }

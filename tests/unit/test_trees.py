@@ -18,8 +18,8 @@ from perdure.journal.trees.chunking import cuts, text_cuts
 from perdure.store import open_store
 from perdure.store.base import Script, Store
 from perdure.values import codec
-from tests.unit.forest import count_added_bytes, edit, forests, keep, noise, plain, words
 from tests.unit.test_codec_values import EXAMPLES, is_same
+from tests.unit.tree_values import count_added_bytes, edit, forests, keep, noise, plain, words
 from tests.unit.units import behind
 
 

@@ -21,7 +21,7 @@ from perdure.journal.trees.align import regions
 from perdure.store import open_store
 from perdure.store.base import Store
 from perdure.values import codec
-from tests.unit.forest import edit, keep, noise, plain, words
+from tests.unit.tree_values import edit, keep, noise, plain, words
 
 
 @pytest.fixture(scope="module")

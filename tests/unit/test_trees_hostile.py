@@ -19,7 +19,7 @@ from perdure.store import open_store
 from perdure.store.base import Statement, Store
 from perdure.values import codec
 from perdure.values.codec.tags import STRUCTURES, ExtensionTag
-from tests.unit.forest import Keep, keep, noise
+from tests.unit.tree_values import Keep, keep, noise
 from tests.unit.units import behind
 
 LEAF, GROUP, WHOLE = 1, 2, 3

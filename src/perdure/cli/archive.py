@@ -53,8 +53,7 @@ def show(file: str, url: str | None, as_json: bool) -> int:
     told = list(zip(events, words, strict=True))
     if as_json:
         listed = [
-            {"seq": event.seq, "at": format_time(event.at), "kind": type(event.record).__name__, "text": text}
-            for event, text in told
+            {"seq": event.seq, "at": format_time(event.at), "kind": event.kind, "text": text} for event, text in told
         ]
         out.json({"archive": path, "name": header.name, "first": header.first, "upto": header.upto, "entries": listed})
         return 0

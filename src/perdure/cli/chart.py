@@ -346,7 +346,7 @@ def _print_entries(out: CommandOutput, scene: LiveRun) -> int:
     new = scene.events
     while True:
         for event, text in zip(new, describe(new, scene.unpack), strict=True):
-            kind = type(event.record).__name__
+            kind = event.kind
             if out.as_json:
                 print(
                     json.dumps(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
 
 from perdure.cli.output import CommandOutput, clean
@@ -14,12 +16,15 @@ from perdure.cli.store_option import (
     run_argument,
     url_of,
 )
+from perdure.errors import RunNotPaused
 from perdure.kernel.protocol import drive_sync
 from perdure.records import Order, RunStatus
 from perdure.run.answers import find_current_user
+from perdure.run.listing import RunSummary
 from perdure.run.orders import order_run
 
 _reason = click.option("--reason", metavar="TEXT", default="", help="The reason, recorded and shown.")
+_LEFT = (RunStatus.CRASHED, RunStatus.FAILED, RunStatus.INTERRUPTED)
 _by = click.option("--by", metavar="NAME", help="Your name, for the record. Default: user and host name.")
 
 
@@ -78,14 +83,23 @@ def resume(
     """  # noqa: D301 - the literal \b tells click not to rewrap these lines
     located = url_of(url)
     with open_existing_store(located) as store:
-        paused = find_run(store, run, agent, queued=True).status == RunStatus.PAUSED
-    if paused or not command:
+        found = find_run(store, run, agent, queued=True)
+    if found.status in _LEFT and not command:
+        raise _needs_program(found)
+    if found.status == RunStatus.PAUSED or not command:
         _order(Order.RESUME, run, reason, by, agent, url, as_json)
     if not command:
         return 0
     from perdure.cli.supervise import supervise
 
     return supervise(CommandOutput(as_json), located, command)
+
+
+def _needs_program(found: RunSummary) -> RunNotPaused:
+    return RunNotPaused(
+        clean(f"run {found.id!r} is {found.status}, not paused: it needs only its program"),
+        hint=clean(f"perdure resume {shlex.quote(found.id)} -- python PROGRAM.py"),
+    )
 
 
 def _order(

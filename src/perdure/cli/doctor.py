@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from perdure.cli import doctor_environment, doctor_queues, doctor_store
+from perdure.cli import doctor_environment, doctor_queues, doctor_store, doctor_tools
 from perdure.cli.doctor_environment import CheckLevel, CheckResult
 from perdure.cli.output import STYLES, CommandOutput, clean, format_count
 from perdure.cli.store_option import add_common_options, open_existing_store, repeat_options
@@ -60,6 +60,7 @@ def _print_list(out: CommandOutput, found: Sequence[CheckResult]) -> None:
 def _examine(url: str, options: str, chosen: bool) -> Iterator[CheckResult]:
     """Run all checks; later ones depend on earlier ones. `options` is appended to printed commands."""
     yield from doctor_environment.library()
+    yield from doctor_tools.connections()
     if is_postgres(url):
         yield from _look_inside(url, "", options, chosen)
         return

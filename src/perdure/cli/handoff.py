@@ -13,7 +13,7 @@ from perdure.cli.output import CommandOutput, clean, format_time
 from perdure.cli.store_option import add_common_options, agent_option, find_agent, find_run, open_existing_store
 from perdure.journal.trees.tolerant_read import tolerant
 from perdure.platform.files import replace_file
-from perdure.presence.handoff import Handoff, handoff_of
+from perdure.presence.handoff import HandoffBrief, handoff_of
 from perdure.presence.handoff.pending import TITLE, AgentHandoff
 
 
@@ -69,7 +69,7 @@ def _desk_as_json(desk: AgentHandoff) -> dict[str, Any]:
     }
 
 
-def _as_json(brief: Handoff) -> dict[str, Any]:
+def _as_json(brief: HandoffBrief) -> dict[str, Any]:
     run = brief.summary
     return {
         "id": run.id,

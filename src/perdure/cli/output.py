@@ -146,6 +146,10 @@ class CommandOutput:
         """Print the JSON value of a command, in ASCII, which is safe in any terminal."""
         print(json.dumps(to_json_value(value), indent=2))
 
+    def flush(self) -> None:
+        """Show what was printed now, because the command goes on."""
+        sys.stdout.flush()
+
     def line(self, text: str = "", style: str = "") -> None:
         """Print one line of clean text."""
         if self.rich:

@@ -236,7 +236,7 @@ def _print_doubts(out: CommandOutput, info: RunInfo, doubts: Sequence[DoubtfulEf
 def _as_json(info: RunInfo, told: Sequence[str], doubts: Sequence[DoubtfulEffect], last: int) -> dict[str, Any]:
     run = info.summary
     entries = [
-        {"seq": event.seq, "at": format_time(event.at), "kind": type(event.record).__name__, "text": text}
+        {"seq": event.seq, "at": format_time(event.at), "kind": event.kind, "text": text}
         for event, text in zip(info.events, told, strict=True)
     ]
     return {

@@ -15,11 +15,12 @@ from perdure.errors import JournalDamaged, StoreUnavailable
 from perdure.journal.keys import folder_of
 from perdure.journal.rebuild import refresh
 from perdure.journal.verify import verify
-from perdure.journal.verify_report import Severity, VerifyReport
+from perdure.journal.verify_report import FindingKind, Severity, VerifyReport
 from perdure.kernel.engine import AcceptLosses, AddStoreLocation, home_of
 from perdure.platform.files import make_folder, move_into_place, replace_file, sync_folder
 from perdure.records.stores import LostEntries
 from perdure.store import DATABASE_NAME, FOLDER_NAME, hide_password, is_postgres, locate, open_store, sqlite_path
+from perdure.store.sqlite.backup import leave_wal_mode
 from perdure.store.sqlite.mark import describe_lost, remove_mark
 
 if TYPE_CHECKING:
@@ -139,6 +140,7 @@ def backup(target: Path, with_keys: bool, url: str | None, as_json: bool) -> int
         with open_existing_store(url) as store:
             source = folder_of(store)
             report = _copy(out, store, aside)
+        leave_wal_mode(str(aside))
         move_into_place(aside, target, new=True)
         remove_mark(str(target))
     keys = _copy_keys(Path(source), Path(f"{target}.keys")) if with_keys and source is not None else 0
@@ -198,18 +200,23 @@ def _contents(report: VerifyReport) -> str:
 
 
 @click.command()
+@click.option("--accept-damage", is_flag=True, help="Continue with a damaged store; its damaged runs stay unusable.")
 @add_common_options
-def adopt(url: str | None, as_json: bool) -> int:
+def adopt(accept_damage: bool, url: str | None, as_json: bool) -> int:
     """Continue with a store that was moved, copied or restored from a backup.
 
-    Records this host and file as its home. Adopt only one copy: two active copies are two agents with one name. If the
-    store has lost entries, effects that they may contain are in doubt from now on.
+    Verifies the store, and changes nothing if it is damaged. Then records this host and file as its home. Adopt only
+    one copy: two active copies are two agents with one name. If the store has lost entries, effects that they may
+    contain are in doubt from now on.
     """
     out = CommandOutput(as_json)
     if is_postgres(locate(url)):
         raise StoreUnavailable("a store on a server does not move between hosts", hint="there is nothing to adopt")
     path = path_of(url)
     with open_existing_store(path) as store:
+        damage = _find_damage(out, store)
+        if damage and not accept_damage:
+            return _print_refusal(out, path, damage)
         lost = store.losses()
         if lost:
             accepted = AcceptLosses(store.adoption())
@@ -222,8 +229,8 @@ def adopt(url: str | None, as_json: bool) -> int:
             store.submit(AddStoreLocation(store, host, file))
     if as_json:
         facts = {"store": f"sqlite:///{path}", "adopted": moved or bool(lost), "host": host, "file": file}
-        out.json({**facts, "lost": [_make_lost_fields(one) for one in lost]})
-        return 0
+        out.json({**facts, "lost": [_make_lost_fields(one) for one in lost], "damage": damage})
+        return 1 if damage else 0
     for one in lost:
         out.line(clean(f"lost: {describe_lost(one)}"))
     if lost:
@@ -232,7 +239,27 @@ def adopt(url: str | None, as_json: bool) -> int:
         out.line(clean(f"adopted {path}; do not start programs on the other copy any more"))
     else:
         out.line(clean(f"{path} has not moved: there is nothing to adopt"))
-    return 0
+    return 1 if damage else 0
+
+
+def _find_damage(out: CommandOutput, store: Store) -> list[str]:
+    """Verify the store. Lost entries at the end do not count: `adopt` accepts those."""
+    with out.progress("verifying") as progress:
+        report = verify(store, lambda done, total, entries: progress(done, total))
+    return [
+        finding.text
+        for finding in report.findings
+        if finding.severity == Severity.DAMAGE and finding.what != FindingKind.ROLLED_BACK
+    ]
+
+
+def _print_refusal(out: CommandOutput, path: str, damage: list[str]) -> int:
+    if out.as_json:
+        out.json({"store": f"sqlite:///{path}", "adopted": False, "lost": [], "damage": damage})
+        return 1
+    out.line(clean(f"{path} is damaged: {damage[0]}. Nothing was adopted or changed"))
+    out.line("`perdure verify` lists the damage; restore another backup, or continue with --accept-damage")
+    return 1
 
 
 def _make_lost_fields(one: LostEntries) -> dict[str, object]:

@@ -11,7 +11,7 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -24,6 +24,7 @@ from perdure.cli.store_option import add_common_options
 from perdure.cli.timeline import describe
 from perdure.errors import PerdureError
 from perdure.journal.trees.tolerant_read import tolerant
+from perdure.kernel.names import check_identifier
 from perdure.records import KIND_OF, EntryKind, RunStatus
 from perdure.run.listing import RunSummary, get_run, list_runs
 from perdure.store import locate, open_store
@@ -74,23 +75,66 @@ class StoreProgress(msgspec.Struct, frozen=True):
 @click.option(
     "--backoff", default="1s", show_default=True, help="Pause before the first restart; doubled each time, up to 1m."
 )
+@click.option("--capture", is_flag=True, help="Record paid model calls over HTTP, and never pay one twice.")
+@click.option("--id", "run_id", help="With --capture: the run. Default: the program's unfinished run, or a new one.")
+@click.option("--host", "hosts", multiple=True, help="With --capture: record this host too, HOST or HOST:PORT.")
+@click.option(
+    "--on-mismatch",
+    type=click.Choice(["warn", "strict", "force"]),
+    default="warn",
+    show_default=True,
+    help="With --capture: what happens when the program asks something else than recorded.",
+)
 @add_common_options
-def run(command: tuple[str, ...], restarts: int, same_place: int, backoff: str, url: str | None, as_json: bool) -> int:
+def run(
+    command: tuple[str, ...],
+    restarts: int,
+    same_place: int,
+    backoff: str,
+    capture: bool,
+    run_id: str | None,
+    hosts: tuple[str, ...],
+    on_mismatch: str,
+    url: str | None,
+    as_json: bool,
+) -> int:
     """Run a program, and restart it after a crash: it continues where it was.
 
     \b
     perdure run -- python my_agent.py
     perdure run --store sqlite:///agent.db -- python -m my_agent --fast
+    perdure run --capture -- python unchanged_agent.py
 
     PERDURE_URL passes the store to the program. It is not restarted if it exits with 0, if you press Ctrl-C, or if it
     keeps crashing at the same place, which is then reported. The exit code is the program's.
     """  # noqa: D301 - the literal \b tells click not to rewrap these lines
     out, located = CommandOutput(as_json), locate(url)
-    supervisor = Supervisor(out, located, command, restarts, same_place, seconds_of(backoff, "backoff"))
+    captured = _start_capture(located, command, run_id, hosts, on_mismatch) if capture else None
+    supervisor = Supervisor(out, located, command, restarts, same_place, seconds_of(backoff, "backoff"), captured)
     code = supervisor.run()
+    if code == 0 and captured is not None:
+        captured.finish(located, captured.id)
     if as_json:
         out.json({"command": list(command), "starts": supervisor.starts, "exit_code": code, "why": supervisor.why})
     return code
+
+
+class CapturedRun(msgspec.Struct, frozen=True):
+    """The run that records a program's model calls, and how the program learns of it."""
+
+    id: str
+    environment: dict[str, str]
+    finish: Callable[[str, str], None]
+
+
+def _start_capture(
+    url: str, command: tuple[str, ...], run_id: str | None, hosts: tuple[str, ...], on_mismatch: str
+) -> CapturedRun:
+    from perdure.http_capture import process
+
+    chosen = process.choose_run(url, command) if run_id is None else check_identifier(run_id, "a run's id")
+    click.echo(f"perdure: model calls are recorded in run {clean(chosen)}", err=True)
+    return CapturedRun(chosen, process.make_environment(chosen, hosts, on_mismatch), process.finish_run)
 
 
 def supervise(out: CommandOutput, url: str, command: tuple[str, ...]) -> int:
@@ -102,7 +146,14 @@ class Supervisor:
     """Starts a program until it succeeds, or restarts no longer help."""
 
     def __init__(
-        self, out: CommandOutput, url: str, command: tuple[str, ...], restarts: int, same_place: int, backoff: float
+        self,
+        out: CommandOutput,
+        url: str,
+        command: tuple[str, ...],
+        restarts: int,
+        same_place: int,
+        backoff: float,
+        captured: CapturedRun | None = None,
     ) -> None:
         self._out = out
         self._url = url
@@ -110,6 +161,7 @@ class Supervisor:
         self._restarts_max = restarts
         self._same_place_max = same_place
         self._backoff = backoff
+        self._environment = captured.environment if captured is not None else {}
         self._stopped_by = 0
         self.starts = 0
         self.why = ""
@@ -142,7 +194,8 @@ class Supervisor:
         self.starts += 1
         with self._pass_on_signals() as told:
             try:
-                child = subprocess.Popen(self._command, env={**os.environ, "PERDURE_URL": self._url})
+                environment = {**os.environ, **self._environment, "PERDURE_URL": self._url}
+                child = subprocess.Popen(self._command, env=environment)
             except OSError as error:
                 raise click.UsageError(f"{shlex.join(self._command)} cannot be started: {error.strerror}") from error
             told.append(child)

@@ -143,7 +143,7 @@ class _EntryDescriber:
         took = _format_duration(record.took_us)
         return f"step {_call(record.call)} -> {self._value(record.result)} in {took}{self._describe_writes(record)}"
 
-    def step_failed(self, record: r.StepFailed) -> str:
+    def step_failed(self, record: r.StepFailedEntry) -> str:
         kept = f"; kept of its result: {self._value(record.result)}" if record.result else ""
         return f"step {_call(record.call)} failed: {clean(record.text)}{kept}"
 
@@ -192,7 +192,7 @@ class _EntryDescriber:
         by = f", by {clean(record.by)}" if record.by else ""
         return f"{_ENDS[record.how]} {self._value(record.value)}{by}" if record.value else _ENDS[record.how]
 
-    def finished(self, record: r.RunFinished) -> str:
+    def finished(self, record: r.RunFinishedEntry) -> str:
         return f"finished, result {self._value(record.result)}" if record.result else "finished, its result was erased"
 
 
@@ -213,7 +213,7 @@ _WORDS: dict[type[r.Record], Callable[[_EntryDescriber, Any], str]] = {
     r.RunResumed: _EntryDescriber.resumed,
     r.Forked: _EntryDescriber.forked,
     r.Undone: _EntryDescriber.undone,
-    r.RunFinished: _EntryDescriber.finished,
+    r.RunFinishedEntry: _EntryDescriber.finished,
     r.RunFailed: lambda teller, record: f"failed{', will be retried' if record.again_at else ''}: {clean(record.text)}",
     r.TaskParked: lambda teller, record: "parked: released by its worker",
     TaskTried: lambda teller, record: "executed alone: workers have died at this point",
@@ -226,12 +226,12 @@ _WORDS: dict[type[r.Record], Callable[[_EntryDescriber, Any], str]] = {
         f"{_memories(record.ids)} forgotten by {clean(record.by)}: {clean(record.reason)}"
     ),
     r.RunInterrupted: lambda teller, record: f"interrupted: {clean(record.reason)}",
-    r.RunCancelled: lambda teller, record: f"cancelled {clean(order_text(record))}",
-    r.RunPaused: lambda teller, record: f"paused {clean(order_text(record))}",
+    r.RunCancelledEntry: lambda teller, record: f"cancelled {clean(order_text(record))}",
+    r.RunPausedEntry: lambda teller, record: f"paused {clean(order_text(record))}",
     r.RunReleased: lambda teller, record: f"{'retried' if record.retry else 'resumed'} {clean(order_text(record))}",
     r.CleanupBegan: lambda teller, record: f"cleans up: cancelled {clean(order_text(record))}",
     r.StepDone: _EntryDescriber.step_done,
-    r.StepFailed: _EntryDescriber.step_failed,
+    r.StepFailedEntry: _EntryDescriber.step_failed,
     r.AttemptFailed: _EntryDescriber.attempt_failed,
     r.EffectIntended: _EntryDescriber.intended,
     r.EffectAgain: _EntryDescriber.again,

@@ -102,7 +102,7 @@ class TimelineBuilder:
     def add(self, event: r.JournalEntry) -> None:
         """Handle the next entry."""
         if not (self._process(event) or self._call(event) or self._wait(event)):
-            words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(event.record).__name__).lower()
+            words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", event.kind).lower()
             self._row("note", words, event).notes.append(self._tell(event))
         self._usage += getattr(event.record, "usage", ())
         for landed in getattr(event.record, "landed", ()):
@@ -141,16 +141,16 @@ class TimelineBuilder:
                 self._openings.append(
                     SectionOpening(event.seq, event.at, process, record.holder.host, resumed, event.at)
                 )
-            case r.RunFinished() | r.TaskParked():
-                self._close("finished" if isinstance(record, r.RunFinished) else "parked", event.at)
+            case r.RunFinishedEntry() | r.TaskParked():
+                self._close("finished" if isinstance(record, r.RunFinishedEntry) else "parked", event.at)
             case r.RunFailed():
                 self._close("failed", event.at, record.text)
             case r.RunInterrupted():
                 self._close("interrupted", event.at, record.reason)
             case r.Forked():
                 self._close("forked", event.at, f"from {record.of}, after entry {record.cut}")
-            case r.RunCancelled() | r.RunPaused() if record.order:
-                how = "cancelled" if isinstance(record, r.RunCancelled) else "paused"
+            case r.RunCancelledEntry() | r.RunPausedEntry() if record.order:
+                how = "cancelled" if isinstance(record, r.RunCancelledEntry) else "paused"
                 self._close(how, event.at, f"{record.reason or 'no reason given'}, by {record.by}")
             case r.Replayed() if self._openings:
                 self._openings[-1].skipped += sum(saved.steps for saved in record.saved)
@@ -177,7 +177,7 @@ class TimelineBuilder:
                     row.notes.insert(
                         0, f"settled by {'its check' if record.how == 'check' else record.note or 'a person'}"
                     )
-            case r.StepFailed() | r.EffectFailed():
+            case r.StepFailedEntry() | r.EffectFailed():
                 row.status = "given up" if getattr(record, "final", False) else "failed"
                 row.notes.append(record.text)
             case r.EffectDoubted():

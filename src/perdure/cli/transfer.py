@@ -14,13 +14,13 @@ import msgspec
 
 from perdure.cli.output import CommandOutput, clean, format_count, format_time, size
 from perdure.cli.store_option import add_common_options, open_existing_store, url_of
-from perdure.errors import AgentNotFound, ExportDamaged
+from perdure.errors import AgentNotFound, ExportDamaged, ExportUnsigned
 from perdure.kernel.engine import Engine
 from perdure.transfer.check import VerifiedExport, check
 from perdure.transfer.export import Exported, ExportOptions
 from perdure.transfer.export import export as write
 from perdure.transfer.file_format import header_of
-from perdure.transfer.import_file import Imported, import_agent
+from perdure.transfer.import_file import Imported, find_refusal, import_agent
 from perdure.values.hints import did_you_mean
 
 ASKED = "PERDURE_PASSPHRASE"
@@ -148,7 +148,7 @@ def import_(
     """
     out = CommandOutput(as_json)
     if only_check:
-        return _check_only(out, file)
+        return _check_only(out, file, accept_unsigned)
     passphrase = _read_passphrase(file, secret, take_back)
     with closing(Engine(name or header_of(file).agent, store=url)) as engine, out.progress("importing") as progress:
         tell = partial(_show_progress, progress)
@@ -162,7 +162,7 @@ def _show_progress(progress: Callable[[int, int], None], _: str, done: int, tota
     progress(done, total)
 
 
-def _check_only(out: CommandOutput, file: Path) -> int:
+def _check_only(out: CommandOutput, file: Path, accept_unsigned: bool) -> int:
     try:
         with out.progress("checking") as progress:
             found = check(file, progress)
@@ -172,18 +172,19 @@ def _check_only(out: CommandOutput, file: Path) -> int:
         else:
             out.line(clean(f"damaged: {error.message}"))
         return 1
-    _tell_check(out, found)
-    return 0
+    refused = find_refusal(found, accept_unsigned)
+    _tell_check(out, found, refused)
+    return int(refused is not None)
 
 
-def _tell_check(out: CommandOutput, found: VerifiedExport) -> None:
+def _tell_check(out: CommandOutput, found: VerifiedExport, refused: ExportUnsigned | None) -> None:
     header, end = found.header, found.end
     key = header.public_key.hex()
     if out.as_json:
         counts = {"streams": end.streams, "entries": end.entries, "objects": end.objects}
         about = {"agent": header.agent, "public_key": key, "move": header.move, "at": format_time(header.at)}
         more = {"signed": found.signed, "private_key": found.key is not None, "contents": end.contents.hex()}
-        stays = {"archives": found.archives, "notes": found.notes}
+        stays = {"archives": found.archives, "notes": found.notes, "refused": refused.message if refused else ""}
         out.json({"file": found.path, "ok": True, **about, **counts, **more, **stays})
         return
     how = "moved out" if header.move else "copied"
@@ -192,6 +193,8 @@ def _tell_check(out: CommandOutput, found: VerifiedExport) -> None:
     out.line(f"contents {end.contents.hex()}")
     out.line(f"{'signed by' if found.signed else 'NOT signed by'} key {key}")
     _tell_notes(out, found.notes)
+    if refused:
+        out.line(clean(f"refused: `perdure import` does not accept this file; {refused.hint}"))
 
 
 def _tell_import(out: CommandOutput, told: Imported) -> None:

@@ -19,7 +19,8 @@ from perdure.api.sync import Agent
 from perdure.api.sync.worker import Worker
 from perdure.cli.output import clean, format_count
 from perdure.cli.program import load_agent
-from perdure.cli.store_option import json_option
+from perdure.cli.store_option import add_common_options
+from perdure.store import file_of, locate
 from perdure.values.limits import TASKS_AT_ONCE
 from perdure.work.tasks.definition import tasks_of
 
@@ -31,17 +32,19 @@ from perdure.work.tasks.definition import tasks_of
     "--concurrency", type=click.IntRange(min=1), default=TASKS_AT_ONCE, show_default=True, help="Runs at a time."
 )
 @click.option("--verbose", "-v", is_flag=True, help="Print a line for every run, not only for failures.")
-@json_option
-def worker(program: str, queues: tuple[str, ...], concurrency: int, verbose: bool, as_json: bool) -> int:
+@add_common_options
+def worker(
+    program: str, queues: tuple[str, ...], concurrency: int, verbose: bool, url: str | None, as_json: bool
+) -> int:
     """Execute queued runs of an agent's tasks, including those of dead workers.
 
-    `perdure worker my_agents:agent --queue mail --concurrency 8` imports the module from the working folder and uses
-    the agent's store.
+    `perdure worker my_agents:agent --queue mail --concurrency 8` imports the module from the working folder.
+    --store sets PERDURE_URL for it; an agent that names another store itself is refused.
 
     On Ctrl-C or SIGTERM it takes no new runs, lets current steps finish, leaves the rest to other workers and exits
     with 0. A second signal ends it at once.
     """
-    agent = load_agent(program)
+    agent = _load_agent_at(program, url)
     telling = _WorkerOutput(as_json, verbose)
     wanted = list(queues) or None
     made: Worker | AsyncWorker
@@ -58,6 +61,22 @@ def worker(program: str, queues: tuple[str, ...], concurrency: int, verbose: boo
         made.run()
     telling.report_end()
     return 0
+
+
+def _load_agent_at(program: str, url: str | None) -> Agent | AsyncAgent:
+    """Load the agent; refuse one that does not use the given store."""
+    if url is not None:
+        os.environ["PERDURE_URL"] = url
+    agent = load_agent(program)
+    if url is not None and _same_place(agent._engine.url) != _same_place(locate(url)):
+        shown = clean(agent._engine.shown_url)
+        raise click.UsageError(f"the program passes store={shown!r} to its agent; leave out one of the two")
+    return agent
+
+
+def _same_place(url: str) -> str:
+    """Return a URL in which relative and absolute paths are the same."""
+    return file_of(url) or url
 
 
 def _drain_on_signals(made: Worker | AsyncWorker, telling: _WorkerOutput) -> None:

@@ -379,11 +379,12 @@ def _find_checkpoint(engine: Engine, which: CheckpointRef, version: int | None =
 
 
 def _name_and_version(which: Any, version: int | None) -> tuple[str, int | None]:
-    if isinstance(which, str):
-        return which, version
-    if not isinstance(which, tuple | list) or len(which) != 2:
+    if not isinstance(which, str) and (not isinstance(which, tuple | list) or len(which) != 2):
         raise WrongType(f"a checkpoint is named by a str or by (name, version), not by {which!r}")
-    return which[0], which[1]
+    name, wanted = (which, version) if isinstance(which, str) else which
+    if wanted is not None and type(wanted) is not int:
+        raise WrongType(f"version={wanted!r} must be an int, not {type(wanted).__name__}")
+    return name, wanted
 
 
 def _not_found_error(engine: Engine, name: str, version: int | None) -> CheckpointNotFound:

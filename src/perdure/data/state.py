@@ -93,6 +93,8 @@ def ask_set(
 
 def ask_update(engine: Engine, at: StateKey, make: Callable[[Any], Any], ttl: Duration | None) -> SetKey:
     """Set a key to the result of a function. Without `ttl` the key keeps its expiry."""
+    if not callable(make):
+        raise WrongType(f"fn={make!r} must be a function of the old value", hint="agent.state.set sets a value")
     called = engine.store.clock.wall_ms()
     return SetKey(
         at,

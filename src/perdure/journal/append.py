@@ -55,7 +55,8 @@ class Append(UnitOfWork[int]):
     """Append entries to one stream, in one commit with the objects they refer to and further statements."""
 
     __slots__ = (
-        "_at", "_before", "_bodies", "_clock", "also", "head", "lane", "last", "objects", "seal", "signer", "site",
+        "_at", "_before", "_bodies", "_clock", "_companions",
+        "also", "head", "lane", "last", "objects", "seal", "signer", "site",
     )  # fmt: skip
 
     def __init__(
@@ -77,7 +78,11 @@ class Append(UnitOfWork[int]):
         self.signer = signer
         self.seal = seal
         self._clock = clock
-        self.set_records(records)
+        self._companions: tuple[Record, ...] = ()
+        if len(records) == 1:  # nearly always
+            self._bodies = [(records[0], clock.salt() + _ENCODE(records[0]))]
+        else:
+            self.set_records(records)
         self._before: tuple[int, bytes, int] | None = None
         self._at = 0
         """The time of the first attempt: a retry after a lost answer must make the same entries."""
@@ -87,16 +92,30 @@ class Append(UnitOfWork[int]):
     def set_records(self, records: Sequence[Record]) -> None:
         """Set the records to append, each salted and encoded."""
         salt = self._clock.salt
-        if len(records) == 1:  # nearly always
-            self._bodies = [(records[0], salt() + _ENCODE(records[0]))]
-        else:
-            self._bodies = [(record, salt() + _ENCODE(record)) for record in records]
+        self._bodies = [(record, salt() + _ENCODE(record)) for record in (*records, *self._companions)]
+
+    @property
+    def records(self) -> list[Record]:
+        """The records that it appends."""
+        return [record for record, _ in self._bodies]
+
+    def accompany(self, companions: Sequence[Record]) -> None:
+        """Append further records in the same commit, after its own."""
+        own = [record for record, _ in self._bodies]
+        self._companions = tuple(companions)
+        self.set_records(own)
+
+    @property
+    def accompanied(self) -> bool:
+        """Whether the further records were appended. They are not if the commit found nothing to append."""
+        return self._before is not None and bool(self._companions)
 
     def script(self) -> Script[int]:
         """Append, project to the views, and seal when due. Returns the number of the last entry."""
         head = self.head
-        statements, seq, link = self.entries(head.seq, head.chain)
-        sealed, proof = head.sealed, _proof(head, seq, link)
+        before, sealed = head.seq, head.sealed
+        statements, seq, link = self.entries(before, head.chain)
+        proof = CommitProof(head.stream, seq, link) if seq > before else None
         if self.signer is not None and (self.seal or seq - sealed >= SEAL_EVENTS):
             *rows, [(streams,)] = yield [*statements, Statement("count_streams")]
             statements, sealed = FinalBatch([_seal(head, seq, link, streams, self.signer)]), seq
@@ -107,23 +126,27 @@ class Append(UnitOfWork[int]):
             rows = yield statements
         head.apply_answer(rows, self.last)
         # Move the head only now that this unit cannot fail by itself: the next unit of the batch builds on it.
-        self._before = head.seq, head.chain, head.sealed
+        self._before = before, head.chain, head.sealed
         head.seq, head.chain, head.sealed = seq, link, sealed
         return seq
 
     def entries(self, seq: int, link: bytes) -> tuple[FinalBatch, int, bytes]:
         """Return the statements that append after entry `seq` with chain value `link`, and the new last of both."""
-        at = self._at = self._at or self._clock.wall_ms()
-        stream, fence = self.head.stream, self.head.fence
+        at = self._at
+        if not at:
+            at = self._at = self._clock.wall_ms()
+        head = self.head
+        stream, fence = head.stream, head.fence
         statements = FinalBatch(self.objects)
         for record, body in self._bodies:
             seq += 1
             kind = KIND_OF[type(record)]
-            link = chain.link(link, stream, seq, kind, at, chain.body_digest(body))
+            link = chain.link(link, stream, seq, kind, at, chain.body_hash(body).digest())
             self.last = len(statements)
             statements.append(Statement("append_entry", (stream, seq, kind, at, body, link, fence), LeaseLost))
             statements += project(stream, seq, at, record)
-        statements += self.also
+        if self.also:
+            statements += self.also
         return statements, seq, link
 
     @property
@@ -167,14 +190,10 @@ class _JointAppend(UnitOfWork[list[int]]):
             last = len(statements) + unit.last
             statements += made
             numbers.append(seq)
-        statements.proof = _proof(head, seq, link)
+        statements.proof = CommitProof(head.stream, seq, link) if seq > head.seq else None
         head.apply_answer((yield statements), last)
         head.seq, head.chain = seq, link
         return numbers
-
-
-def _proof(head: StreamHead, seq: int, link: bytes) -> CommitProof | None:
-    return CommitProof(head.stream, seq, link) if seq > head.seq else None
 
 
 def _seal(head: StreamHead, seq: int, link: bytes, streams: int, signer: Signer) -> Statement:
@@ -192,7 +211,7 @@ def walk_events(
     """
     stream, expected, link = head.stream, head.seq, head.chain
     kept = chain.marks_in(compaction.kept) if compaction is not None else None
-    linked, digest_of = chain.link, chain.body_digest  # looked up once: a long run has many entries
+    linked, hashed, decoded = chain.link, chain.body_hash, decode  # looked up once: a long run has many entries
     for seq, kind, at, body, stored, digest in rows:
         if compaction is not None and kept is not None:
             if seq <= compaction.upto:
@@ -202,13 +221,13 @@ def walk_events(
                 raise JournalDamaged(f"entry {min(kept)} of stream {stream} is missing")
             expected, link, kept = compaction.upto, compaction.head, None
         expected += 1
-        link = linked(link, stream, seq, kind, at, digest_of(body) if body is not None else digest)
+        link = linked(link, stream, seq, kind, at, hashed(body).digest() if body is not None else digest)
         if seq != expected or link != stored:
             if expected != 1 or link != stored or seq != find_fork_start(kind, body):
                 raise JournalDamaged(f"entry {expected} of stream {stream} does not fit the chain")
             expected = seq
         if body is not None:
-            yield JournalEntry(seq, at, decode(kind, body))
+            yield JournalEntry(seq, at, decoded(kind, body))
         elif (left := remains(kind)) is not None:
             yield JournalEntry(seq, at, left)
         else:

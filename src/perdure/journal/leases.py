@@ -90,6 +90,7 @@ class LeaseKeeper:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.process = identify_this_process()
+        self.lease_ms = LEASE_MS
         self._deadline = store.clock.boot_ms() + LEASE_MS
         self.holder_id = int.from_bytes(store.clock.salt()[:8], "big") >> 1
         """Chosen here, not by the store: registering would cost a commit of its own."""
@@ -104,13 +105,15 @@ class LeaseKeeper:
         self.tidied = False
         """Whether this process has cleaned up after dead ones."""
         self._stop = threading.Event()
+        self._heart: threading.Thread | None = None
         self._start_heartbeats()
 
     def _start_heartbeats(self) -> None:
         """Start the heartbeat thread; a simulation overrides this."""
-        self._heart = threading.Thread(target=_heartbeat_loop, args=(weakref.ref(self), self._stop), daemon=True)
-        self._heart.name = "perdure-heartbeat"
-        self._heart.start()
+        heart = threading.Thread(target=_heartbeat_loop, args=(weakref.ref(self), self._stop), daemon=True)
+        heart.name = "perdure-heartbeat"
+        heart.start()
+        self._heart = heart
 
     def has_expired(self) -> bool:
         """Whether the lease has expired, so that another process may have taken over."""
@@ -132,7 +135,7 @@ class LeaseKeeper:
         if self.has_expired():
             self.require_confirmation()  # a renewal after a long sleep must not hide the lapse
         lapses = self.lapses
-        self._deadline = now + LEASE_MS  # from before the commit: late is safe, early is not
+        self._deadline = now + self.lease_ms  # from before the commit: late is safe, early is not
         return lapses
 
     def outlasts(self, lease: Lease) -> bool:
@@ -170,16 +173,25 @@ class LeaseKeeper:
             process.host,
             at,
             now,
-            LEASE_MS,
+            self.lease_ms,
         )
 
     def renewal(self, stream: int, fence: int) -> ConfirmLease:
         """The unit that renews, and raises LeaseLost if another process has taken over the stream."""
         return ConfirmLease(self, self._store.clock.boot_ms(), stream, fence)
 
+    def stop_heartbeats(self) -> None:
+        """Stop the heartbeat, and wait for a beat in progress: the connection that it uses cannot be closed.
+
+        A server that does not answer can hold up a beat, so the wait is bounded.
+        """
+        self._stop.set()
+        if self._heart is not None and self._heart is not threading.current_thread():
+            self._heart.join(LEAVE_SECONDS_MAX)
+
     def close(self) -> None:
         """Stop the heartbeat and release all leases."""
-        self._stop.set()
+        self.stop_heartbeats()
         self._store.submit(self.release_all())
 
     def release_all(self) -> UnitOfWork[None]:

@@ -16,13 +16,13 @@ from perdure.journal.retention_rules import OURS
 from perdure.store.base import Statement, Store
 from perdure.store.rows import first_number, read_run
 
-_CALLS = (r.StepDone, r.StepFailed, r.AttemptFailed, r.ItemDone, r.Wrote)
+_CALLS = (r.StepDone, r.StepFailedEntry, r.AttemptFailed, r.ItemDone, r.Wrote)
 _EFFECTS = (r.EffectIntended, r.EffectAgain, r.EffectDone, r.EffectFailed, r.EffectDoubted)
 _RUNS = (
     r.RunResumed,
     r.RunFailed,
     r.RunInterrupted,
-    r.RunPaused,
+    r.RunPausedEntry,
     r.RunReleased,
     r.CleanupBegan,
     r.TaskParked,

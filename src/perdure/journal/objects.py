@@ -28,7 +28,7 @@ _SUSPECTS_MAX = 10_000
 _suspects: set[bytes] = set()
 """Objects that could not be read in this process. They are always written again: see `select_trusted`.
 
-An id depends on the secret of its store, so ids of several stores do not collide.
+An id depends on the key of its store, so ids of several stores do not collide.
 """
 
 
@@ -68,12 +68,12 @@ def reference(packed: bytes) -> bytes:
 
 def identify(store: Store, data: bytes | memoryview) -> bytes:
     """Return the id of an object with this content."""
-    return blake2b(data, key=store.secret, digest_size=ID_BYTES).digest()
+    return blake2b(data, key=store.content_key, digest_size=ID_BYTES).digest()
 
 
 def hasher(store: Store) -> blake2b:
     """Return a keyed hasher; copy it for each object. See `identify`."""
-    return blake2b(key=store.secret, digest_size=ID_BYTES)
+    return blake2b(key=store.content_key, digest_size=ID_BYTES)
 
 
 def compress(data: bytes) -> bytes:

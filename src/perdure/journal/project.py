@@ -318,7 +318,7 @@ def _project_failed(stream: int, seq: int, at: int, record: r.RunFailed) -> list
     return [*status, _task_moved(stream, "dead", died=seq), Statement("wake_by_run", (stream,))]
 
 
-def _project_finished(stream: int, seq: int, at: int, record: r.RunFinished) -> list[Statement]:
+def _project_finished(stream: int, seq: int, at: int, record: r.RunFinishedEntry) -> list[Statement]:
     ended = [Statement("drop_task", (stream,)), Statement("wake_by_run", (stream,))]
     return [*_status(stream, r.RunStatus.FINISHED, at, seq), *ended]
 
@@ -339,7 +339,7 @@ def _status(stream: int, status: r.RunStatus, at: int, outcome: int = 0, error: 
     return [Statement("set_run_status", (stream, status.value, at, outcome, error))]
 
 
-def _project_cancelled(stream: int, seq: int, at: int, record: r.RunCancelled) -> list[Statement]:
+def _project_cancelled(stream: int, seq: int, at: int, record: r.RunCancelledEntry) -> list[Statement]:
     asked = Statement("close_questions", (stream,))
     ended = [
         Statement("drop_task", (stream,)),
@@ -349,7 +349,7 @@ def _project_cancelled(stream: int, seq: int, at: int, record: r.RunCancelled) -
     return [asked, *_status(stream, r.RunStatus.CANCELLED, at, seq, order_text(record)), *ended]
 
 
-def _project_paused(stream: int, seq: int, at: int, record: r.RunPaused) -> list[Statement]:
+def _project_paused(stream: int, seq: int, at: int, record: r.RunPausedEntry) -> list[Statement]:
     return [*_status(stream, r.RunStatus.PAUSED, at, seq, order_text(record)), _task_moved(stream, "paused")]
 
 
@@ -359,7 +359,7 @@ def _project_released(stream: int, seq: int, at: int, record: r.RunReleased) -> 
     return [*status, _task_moved(stream, "queued", 0, 0 if record.retry else -1)]
 
 
-def order_text(record: r.RunCancelled | r.RunPaused | r.RunReleased | r.CleanupBegan) -> str:
+def order_text(record: r.RunCancelledEntry | r.RunPausedEntry | r.RunReleased | r.CleanupBegan) -> str:
     """Describe in one line who gave an order and why."""
     return f"by {record.by}: {record.reason}" if record.reason else f"by {record.by}"
 
@@ -416,11 +416,11 @@ _PROJECTIONS: dict[type[r.Record], Projection] = {
     r.AgentCreated: _agent,
     r.RunStarted: _project_started,
     r.RunResumed: _project_resumed,
-    r.RunFinished: _project_finished,
+    r.RunFinishedEntry: _project_finished,
     r.RunFailed: _project_failed,
     r.RunInterrupted: _project_interrupted,
-    r.RunCancelled: _project_cancelled,
-    r.RunPaused: _project_paused,
+    r.RunCancelledEntry: _project_cancelled,
+    r.RunPausedEntry: _project_paused,
     r.RunReleased: _project_released,
     r.CleanupBegan: lambda stream, seq, at, record: _status(stream, r.RunStatus.CANCELLING, at, 0, order_text(record)),
     r.TaskParked: _project_parked,

@@ -306,11 +306,13 @@ def _cancel_run(
     whole = run_in(rows)
     parts = (yield [Statement("descendant_runs", (whole.stream,))])[0] if whole is not None else []
     for agent, run in [(old.by, old.run), *((agent, run) for agent, run, *_ in parts)]:
-        cancelled = r.RunCancelled(reason, f"agent {move.by!r}")
+        cancelled = r.RunCancelledEntry(reason, f"agent {move.by!r}")
         yield from _end_run((agent, run), cancelled, move.lease_keeper, store)
 
 
-def _end_run(which: tuple[str, str], entry: r.RunCancelled, lease_keeper: LeaseKeeper, store: Store) -> Script[None]:
+def _end_run(
+    which: tuple[str, str], entry: r.RunCancelledEntry, lease_keeper: LeaseKeeper, store: Store
+) -> Script[None]:
     """Cancel a run by a takeover that releases the lease at once; leave a run alone that is open somewhere."""
     [rows, gone] = yield [Statement("get_run", which), departure(which[0])]
     run = run_in(rows)

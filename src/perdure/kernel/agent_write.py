@@ -11,7 +11,7 @@ from perdure.journal.agent_writes import AgentWrite, AppendAgentWrites, RequireA
 from perdure.journal.append import Signer, StreamHead
 from perdure.kernel.open_stream import commit_to_process_stream
 from perdure.kernel.protocol import Protocol
-from perdure.kernel.scope import WriteBuffer, current_frame
+from perdure.kernel.scope import DRAFTS, WriteBuffer, current_frame, innermost_buffer
 from perdure.platform.failpoints import Site
 from perdure.store.base import check_not_deciding
 
@@ -42,9 +42,10 @@ def enclosing_buffer(engine: Engine) -> WriteBuffer | None:
     check_not_deciding()
     frame = current_frame()
     if frame is None or frame.run.store is not engine.store:
-        return None
+        return DRAFTS.get(engine.store) if DRAFTS else None
     if not frame.alive:
         raise Abandoned
-    if frame.buffer is not None and frame.run.engine.name != engine.name and engine.is_known():
-        frame.buffer.asks.append(RequireAtHome(engine.stream))
-    return frame.buffer
+    buffer = innermost_buffer(engine.store)
+    if buffer is not None and frame.run.engine.name != engine.name and engine.is_known():
+        buffer.asks.append(RequireAtHome(engine.stream))
+    return buffer

@@ -4,7 +4,8 @@ A check that says "it did not happen" proves nothing while the body can still ac
 new `RunCore`, so the process tracks bodies by store and stream.
 
 Tracked: the function or coroutine itself, asyncio tasks that carry its context, `loop.run_in_executor` (and so
-`asyncio.to_thread`), `run.bind` and `run.executor`. Threads that a body starts by itself are not tracked.
+`asyncio.to_thread`), `run.bind`, `run.executor`, and threads of other libraries that run in a copy of its context
+(`anyio.to_thread`). Threads without that context are not tracked.
 """
 
 from __future__ import annotations
@@ -115,6 +116,8 @@ class EffectBodies:
                 return True
             if any(self._carries(task, intent) for task in self._tasks(intent)):
                 return True
+            if any(self._is_of(one, intent) and _is_entered(one) for one in _contexts()):
+                return True
             self._given_up[intent] = self.attempts
             self.attempts += 1
             return False
@@ -133,8 +136,24 @@ class EffectBodies:
     def _carries(self, task: Any, intent: int) -> bool:
         if task.done() or task.get_loop().is_closed():
             return False
-        frame = _context_of(task).get(FRAME)
+        return self._is_of(_context_of(task), intent)
+
+    def _is_of(self, context: Context, intent: int) -> bool:
+        frame = context.get(FRAME)
         return frame is not None and frame.intent == intent and frame.run.bodies is self
+
+
+def _contexts() -> Iterator[Context]:
+    return (one for one in gc.get_objects() if type(one) is Context)
+
+
+def _is_entered(context: Context) -> bool:
+    """Whether some thread is running in this context. Nothing else tells which threads a library has started."""
+    try:
+        context.run(bool)  # calls no Python code, so no other thread sees the context entered
+    except RuntimeError:
+        return True
+    return False
 
 
 def _is_running(work: BodyWork) -> bool:

@@ -19,7 +19,7 @@ from perdure.kernel.names import check_identifier
 from perdure.kernel.parts import Parts
 from perdure.platform.failpoints import Site
 from perdure.platform.process import identify_this_process
-from perdure.store import file_of, hide_password, is_embedded, locate, open_store
+from perdure.store import file_of, find_key, hide_password, is_embedded, is_remote, locate, open_store
 from perdure.store.base import FinalBatch, Script, Statement, Store, UnitOfWork
 from perdure.store.rows import first_number
 from perdure.values.clock import SYSTEM_CLOCK, Clock
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 class StoreSession:
     """A store that all agents of this process share: one committer, one heartbeat."""
 
-    def __init__(self, url: str, durability: str, clock: Clock, wary: bool) -> None:
-        self.store = open_store(url, durability=durability, clock=clock, wary=wary)
+    def __init__(self, url: str, durability: str, clock: Clock, wary: bool, api_key: str | None = None) -> None:
+        self.store = open_store(url, durability=durability, clock=clock, wary=wary, api_key=api_key)
         self.users = 0
         self.vectors: dict[tuple[int, str, str], Any] = {}
         """In-memory vector indexes of `data/search/vectors.py` and `memory/`, by agent, kind and embedder."""
@@ -58,7 +58,7 @@ class StoreSession:
         return self._lease_keeper
 
     @property
-    def tenancy_if_any(self) -> LeaseKeeper | None:
+    def lease_keeper_if_any(self) -> LeaseKeeper | None:
         """The leases of this process, or None if it has only read so far."""
         return self._lease_keeper
 
@@ -99,6 +99,8 @@ class StoreSession:
     def close(self) -> None:
         """Stop background work, sign, release the leases and close the store."""
         self.end_background()
+        if self._lease_keeper is not None:
+            self._lease_keeper.stop_heartbeats()  # also if signing fails
         try:
             self.seal()
             if self._lease_keeper is not None:
@@ -138,6 +140,7 @@ class Engine:
         single_home: bool = False,
         clock: Clock = SYSTEM_CLOCK,
         wary: bool = False,
+        api_key: str | None = None,
     ) -> None:
         self.name = check_identifier(name, "an agent's name")
         self.url = locate(store)
@@ -150,7 +153,7 @@ class Engine:
         self.before_close: list[Callable[[], None]] = []
         """Called before the agent closes its store."""
         self.clock = clock
-        self._options = (durability, clock, wary)
+        self._options = (durability, clock, wary, api_key)
         self.key_source = key
         self._single_home = single_home
         self._lock = rlock()
@@ -314,19 +317,22 @@ class _CreateAgent(UnitOfWork[bool]):
 
 # -- store sessions, shared within the process --------------------------------------------------------------------
 
-_places: dict[tuple[str, str], StoreSession] = {}
+_places: dict[tuple[str, str, str | None], StoreSession] = {}
 _places_lock = rlock()
 
 
-def _enter(url: str, durability: str, clock: Clock, wary: bool) -> StoreSession:
+def _enter(url: str, durability: str, clock: Clock, wary: bool, api_key: str | None) -> StoreSession:
     path = file_of(url)
     if (path is None and is_embedded(url)) or clock is not SYSTEM_CLOCK:
-        return StoreSession(url, durability, clock, wary)  # cannot be shared
+        return StoreSession(url, durability, clock, wary, api_key)  # cannot be shared
     path = path or url
+    if is_remote(url):
+        api_key = find_key(api_key)  # agents with different keys do not share a session
     with _places_lock:
-        place = _places.get((path, durability))
+        place = _places.get((path, durability, api_key))
         if place is None or place.store.fenced is not None:
-            place = _places[path, durability] = StoreSession(url, durability, clock, wary)
+            place = StoreSession(url, durability, clock, wary, api_key)
+            _places[path, durability, api_key] = place
         place.users += 1
     return place
 

@@ -9,6 +9,7 @@ from types import FrameType
 from typing import NamedTuple
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_SERVER = os.path.join(_OURS, "server", "")
 _PYTHONS = os.path.dirname(os.path.abspath(os.__file__)) + os.sep  # not sysconfig: it takes milliseconds to import
 _INSTALLED = os.sep + "site-packages" + os.sep
 
@@ -26,6 +27,8 @@ def calling_place() -> Place | None:
     """Return the line of the user's program that called."""
     frame: FrameType | None = sys._getframe()
     while frame is not None and not _is_the_users(frame.f_code.co_filename):
+        if frame.f_code.co_filename.startswith(_SERVER):
+            return None  # the program is on the other side of a request
         frame = frame.f_back
     return None if frame is None else Place(frame.f_code.co_filename, frame.f_lineno)
 

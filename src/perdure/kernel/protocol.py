@@ -232,7 +232,12 @@ async def drive_async(store: Store, protocol: Protocol[T]) -> T:
         request = next(protocol)
         while True:
             try:
-                answer = await _perform_async(store, request)
+                if isinstance(request, Submit):
+                    answer = await store.submit_async(request.unit)
+                elif isinstance(request, Invoke):
+                    answer = await _invoke(request)
+                else:
+                    answer = await _perform_async(store, request)
             except BaseException as error:
                 request = protocol.throw(error)
             else:
@@ -242,18 +247,14 @@ async def drive_async(store: Store, protocol: Protocol[T]) -> T:
         return result
 
 
-async def _perform_async(store: Store, request: Request) -> Any:
-    if isinstance(request, Submit):
-        return await store.submit_async(request.unit)
+async def _perform_async(store: Store, request: Read | Together | Pause) -> Any:
     import asyncio
 
-    if isinstance(request, Pause):
-        return await asyncio.sleep(request.seconds)
     if isinstance(request, Read):
         return await asyncio.to_thread(request.call, *request.args)
     if isinstance(request, Together):
         return await _perform_in_tasks(store, request)
-    return await _invoke(request)
+    return await asyncio.sleep(request.seconds)
 
 
 async def _invoke(request: Invoke) -> Any:

@@ -186,6 +186,18 @@ def current_frame() -> Frame | None:
     return frame
 
 
+DRAFTS: dict[Store, WriteBuffer] = {}
+"""In a rehearsal, by store: writes to agents outside of bodies and items. Later code sees them; they never land."""
+
+
+def innermost_buffer(store: Store) -> WriteBuffer | None:
+    """Return the buffer in which a write to an agent of this store waits, if it does."""
+    frame = current_frame()
+    if frame is not None and frame.run.store is store and frame.buffer is not None:
+        return frame.buffer
+    return DRAFTS.get(store)
+
+
 def list_buffered_writes(store: Store) -> list[AgentWrite]:
     """Return the buffered writes to agents of a store in the enclosing bodies and items, outermost first."""
     found: list[AgentWrite] = []
@@ -194,7 +206,7 @@ def list_buffered_writes(store: Store) -> list[AgentWrite]:
         if frame.buffer is not None:
             found = frame.buffer.asks + found
         frame = frame.parent
-    return found
+    return DRAFTS[store].asks + found if store in DRAFTS else found
 
 
 def discard_writes(store: Store, unwanted: Sequence[AgentWrite]) -> None:
@@ -205,6 +217,8 @@ def discard_writes(store: Store, unwanted: Sequence[AgentWrite]) -> None:
         if frame.buffer is not None:
             frame.buffer.asks[:] = [write for write in frame.buffer.asks if id(write) not in gone]
         frame = frame.parent
+    if store in DRAFTS:
+        DRAFTS[store].asks[:] = [write for write in DRAFTS[store].asks if id(write) not in gone]
 
 
 def frame_of(run: OpenRun) -> Frame:

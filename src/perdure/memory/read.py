@@ -105,7 +105,7 @@ def list_memories(engine: Engine, query: MemoryQuery, count: int = EVER) -> list
 
 def rows_of(engine: Engine, query: MemoryQuery, count: int = EVER) -> list[ViewRow]:
     """Return the rows of the memories that pass a filter, newest first."""
-    args = (*filter_of(engine, query), count)
+    args = (*filter_of(engine, query), *query.after, count)
     if query.about:
         return engine.store.read("memories_about", (engine.stream, query.about, *args))
     return engine.store.read("memories_page", (engine.stream, *args))

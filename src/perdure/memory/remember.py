@@ -101,7 +101,7 @@ def _keep(
     trust = min([wish.trust, *(memory.trust for memory in origins)])
     # An untrusted memory never supersedes a trusted one: it is recorded as a contradiction.
     outweighed = [memory.id for memory in replaced if trust < TRUSTED <= memory.trust]
-    which, sketch = make_id(engine), sketch_of(store.secret, wish.text)
+    which, sketch = make_id(engine), sketch_of(store.content_key, wish.text)
     kept = r.MemoryKept(
         engine.stream,
         which,

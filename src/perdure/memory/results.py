@@ -38,6 +38,8 @@ class MemoryQuery(msgspec.Struct, frozen=True):
     """How many neighbours before and after each result to return."""
     all: bool = False
     """Include superseded, withdrawn and expired memories."""
+    after: tuple[int, str] = (EVER, "")
+    """In a list: only memories that follow this place, which is a time of recording and an id."""
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):

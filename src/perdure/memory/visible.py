@@ -13,7 +13,7 @@ from perdure.journal import objects
 from perdure.journal.fact_intervals import SupersessionChains
 from perdure.journal.memory_writes import SaveMemory
 from perdure.kernel.protocol import Protocol, Read
-from perdure.kernel.scope import current_frame, discard_writes, list_buffered_writes
+from perdure.kernel.scope import discard_writes, innermost_buffer, list_buffered_writes
 from perdure.memory import read
 from perdure.memory.arguments import ForgetSelection
 from perdure.memory.results import EVER, Memory, MemoryQuery
@@ -66,8 +66,7 @@ def resolve_ends(engine: Engine, keeps: Sequence[SaveMemory]) -> list[SaveMemory
 
 def find_in_buffer(engine: Engine, ids: Collection[str]) -> dict[str, Memory]:
     """Return those of some memories that are in the current buffer. Later writes to it may refer to them."""
-    frame, found = current_frame(), dict[str, Memory]()
-    room = frame.buffer if frame is not None and frame.run.store is engine.store else None
+    room, found = innermost_buffer(engine.store), dict[str, Memory]()
     for ask in reversed(room.asks) if room is not None else ():
         if len(found) == len(ids):
             break

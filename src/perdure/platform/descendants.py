@@ -91,7 +91,7 @@ def find_living_descendant(holder: Holder, since_ms: int) -> Descendant | None:
     A caller that descends from the holder excludes itself and its own children, but not its ancestors, which it does
     not control. None is no proof where processes can hide: see "what is not promised".
     """
-    if strip_boot_prefix(holder.boot) != boot_id():
+    if strip_boot_prefix(holder.boot) != boot_id() or holder.is_client:
         return None
     caller = identify_this_process()
     found = _DescendantSearch(holder, since_ms, caller).search_processes()

@@ -23,6 +23,8 @@ _holding = False
 _pending: int | None = None
 _tasks: list[Any] = []
 """The task of each run that is open under asyncio."""
+_handled_in_loop = False
+"""Whether SIGTERM is handled for those tasks. A program's own handler stays."""
 _terminated = False
 
 
@@ -56,10 +58,12 @@ def install_in_loop() -> None:
     """Under asyncio, let SIGTERM cancel every task that has a run open. asyncio itself handles Ctrl-C."""
     import asyncio
 
+    global _handled_in_loop
     if threading.current_thread() is not threading.main_thread():
         return
     _tasks.append(asyncio.current_task())
     if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        _handled_in_loop = True
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _terminate)
 
 
@@ -67,12 +71,13 @@ def uninstall_in_loop() -> None:
     """Restore SIGTERM after the last run, and end the process if the signal came."""
     import asyncio
 
-    global _terminated
+    global _handled_in_loop, _terminated
     if threading.current_thread() is not threading.main_thread():
         return
     task = asyncio.current_task()
     _tasks.remove(task if task in _tasks else _tasks[-1])
-    if not _tasks:
+    if not _tasks and _handled_in_loop:
+        _handled_in_loop = False
         asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
         if _terminated:
             _terminated = False

@@ -19,6 +19,15 @@ PASSES_MAX = 20
 MOVED, COPIED = "moved ", "copied "
 """Prefixes of the boot id of a process that wrote to a run before it was moved or copied here."""
 
+CLIENT = "client "
+"""Prefix of the boot id in the identity of a client: a program that drives a run through a process of that boot."""
+
+REMOTE = "remote "
+"""The prefix of the boot id of a process on another machine, in a store that `perdure serve` has on this one."""
+
+KEY = "key "
+"""The prefix of the boot id of a process behind a server; the id of its key and a space follow."""
+
 
 class Holder(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The identity of a process that holds leases."""
@@ -30,7 +39,12 @@ class Holder(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     host: str
 
     def __str__(self) -> str:
-        return f"process {self.pid} on {self.host}"
+        return f"client {self.host}" if self.is_client else f"process {self.pid} on {self.host}"
+
+    @property
+    def is_client(self) -> bool:
+        """Whether it is a program behind a server: only its lease tells whether it is alive."""
+        return CLIENT in self.boot
 
 
 def host_name() -> str:
@@ -42,6 +56,11 @@ def identify_this_process() -> Holder:
     """The identity of the calling process."""
     pid = os.getpid()
     return Holder(boot_id(), _namespace("self"), pid, _start_time(pid) or 0, host_name())
+
+
+def identify_client(client: str, label: str) -> Holder:
+    """The identity of a program behind a server: the id that it gave itself, and a label for people."""
+    return Holder(CLIENT + boot_id(), client, 0, 0, label)
 
 
 def proven_dead(holder: Holder, one_host: bool = True) -> bool:
@@ -64,8 +83,10 @@ def proven_dead(holder: Holder, one_host: bool = True) -> bool:
 
 
 def strip_boot_prefix(boot: str) -> str:
-    """Return a boot id without the prefix of a move or copy."""
-    return boot.removeprefix(MOVED).removeprefix(COPIED)
+    """Return a boot id without the prefixes of a key, a move, a copy, another machine and a client."""
+    if boot.startswith(KEY):
+        boot = boot.removeprefix(KEY).partition(" ")[2]
+    return boot.removeprefix(MOVED).removeprefix(COPIED).removeprefix(REMOTE).removeprefix(CLIENT)
 
 
 @cache

@@ -40,8 +40,8 @@ WorkflowMoved = workflows.WorkflowMoved
 RunStatus = orders.RunStatus
 Order = orders.Order
 OrderGiven = orders.OrderGiven
-RunCancelled = orders.RunCancelled
-RunPaused = orders.RunPaused
+RunCancelledEntry = orders.RunCancelledEntry
+RunPausedEntry = orders.RunPausedEntry
 RunReleased = orders.RunReleased
 CleanupBegan = orders.CleanupBegan
 TaskQueued = tasks.TaskQueued
@@ -207,7 +207,7 @@ class RunResumed(Record, frozen=True):
     """What became of the holder before: it "released" the lease, is "dead", or its lease "expired"."""
 
 
-class RunFinished(Record, frozen=True):
+class RunFinishedEntry(Record, frozen=True):
     result: bytes  # packed; empty if it was erased, see `remains`
 
 
@@ -245,7 +245,7 @@ class AttemptFailed(Record, frozen=True):
     next_at: int
 
 
-class StepFailed(Record, frozen=True):
+class StepFailedEntry(Record, frozen=True):
     """The last attempt failed too."""
 
     call: CallIdentity
@@ -277,6 +277,7 @@ class EffectAgain(Record, frozen=True):
     reason: str
     fence: int
     boot_ms: int = 0
+    request: str = ""  # of a client: identifies its request, which may be repeated
 
 
 class EffectDone(Record, frozen=True):
@@ -402,11 +403,11 @@ CLASS_OF: dict[int, type[Record]] = {
     EntryKind.AGENT_CREATED: AgentCreated,
     EntryKind.RUN_STARTED: RunStarted,
     EntryKind.RUN_RESUMED: RunResumed,
-    EntryKind.RUN_FINISHED: RunFinished,
+    EntryKind.RUN_FINISHED: RunFinishedEntry,
     EntryKind.RUN_FAILED: RunFailed,
     EntryKind.RUN_INTERRUPTED: RunInterrupted,
     EntryKind.STEP_DONE: StepDone,
-    EntryKind.STEP_FAILED: StepFailed,
+    EntryKind.STEP_FAILED: StepFailedEntry,
     EntryKind.ATTEMPT_FAILED: AttemptFailed,
     EntryKind.EFFECT_INTENDED: EffectIntended,
     EntryKind.EFFECT_AGAIN: EffectAgain,
@@ -429,8 +430,8 @@ CLASS_OF: dict[int, type[Record]] = {
     EntryKind.STREAM_COMPACTED: StreamCompacted,
     EntryKind.TASK_PARKED: TaskParked,
     EntryKind.TASK_TRIED: TaskTried,
-    EntryKind.RUN_CANCELLED: RunCancelled,
-    EntryKind.RUN_PAUSED: RunPaused,
+    EntryKind.RUN_CANCELLED: RunCancelledEntry,
+    EntryKind.RUN_PAUSED: RunPausedEntry,
     EntryKind.RUN_RELEASED: RunReleased,
     EntryKind.CLEANUP_BEGAN: CleanupBegan,
     EntryKind.FORKED: Forked,
@@ -443,6 +444,7 @@ CLASS_OF: dict[int, type[Record]] = {
     EntryKind.AGENT_ARRIVED: AgentArrived,
 }
 KIND_OF: dict[type[Record], int] = {record: int(kind) for kind, record in CLASS_OF.items()}
+_KIND_NAMES = {record: EntryKind(kind).name.title().replace("_", "") for kind, record in CLASS_OF.items()}
 # Made at import: a thread that uses a class while another one makes its first decoder crashes the interpreter.
 _DECODERS = {kind: msgspec.msgpack.Decoder(record) for kind, record in CLASS_OF.items()}
 
@@ -458,10 +460,15 @@ class JournalEntry(msgspec.Struct, frozen=True, gc=False):
     at: int
     record: Record
 
+    @property
+    def kind(self) -> str:
+        """The name of the entry's kind, as `--json` shows it: `StepDone`, `RunFinished`."""
+        return _KIND_NAMES[type(self.record)]
+
 
 def remains(kind: int) -> Record | None:
     """Return what remains of an erased entry: for the last entry of a run, that the run has finished."""
-    return RunFinished(b"") if kind == EntryKind.RUN_FINISHED else None
+    return RunFinishedEntry(b"") if kind == EntryKind.RUN_FINISHED else None
 
 
 _NEWER = re.compile(r"Expected `array` of at most length|Invalid value \d+|Invalid enum value")

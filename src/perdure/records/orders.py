@@ -62,7 +62,7 @@ class OrderGiven(Record, frozen=True, tag=65):
     by: str
 
 
-class RunCancelled(Record, frozen=True):
+class RunCancelledEntry(Record, frozen=True):
     """The end of the run: it is never opened again."""
 
     reason: str
@@ -71,7 +71,7 @@ class RunCancelled(Record, frozen=True):
     """The number of the order that was obeyed; 0 if no process had the run open, so that it took effect at once."""
 
 
-class RunPaused(Record, frozen=True):
+class RunPausedEntry(Record, frozen=True):
     """The run is not opened until it is resumed."""
 
     reason: str

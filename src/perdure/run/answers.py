@@ -82,11 +82,17 @@ def send_event(engine: Engine, run_id: str, name: str, payload: Any, by: str | N
     """Send an event to a run, which receives it when it waits for it. Inside a body it is sent when the body ends."""
     check_storable_name(name, "event's name")
     check_storable_name(run_id, "run's id")
+    by = check_person(by)
     yield Read(engine.ensure_agent)
     owner = yield Read(lambda: engine.stream)
     packed, made = objects.pack(engine.store, payload, f"event {name!r}")
-    signal = SendSignal(owner, run_id, name, packed, made, by or find_current_user())
+    signal = SendSignal(owner, run_id, name, packed, made, by)
     yield from write(engine, Site.SIGNAL, [signal])
+
+
+def check_person(by: str | None) -> str:
+    """Return who says something: the given name, or the user of this process."""
+    return check_storable_name(by or find_current_user(), "by=")
 
 
 def find_current_user() -> str:
@@ -106,7 +112,7 @@ def find_current_user() -> str:
 def _record_answer(engine: Engine, info: RunInfo, about: int, answer: RunAnswer, by: str | None) -> None:
     store = engine.store
     packed, made = objects.pack(store, answer.result, "answer")
-    record = r.Answered(info.summary.stream, about, answer.verdict, packed, by or find_current_user())
+    record = r.Answered(info.summary.stream, about, answer.verdict, packed, check_person(by))
     signer = engine.signer  # an answer is signed at once
     drive_sync(
         store,
@@ -123,7 +129,7 @@ def _nothing_to_answer_error(run_id: str, message: str) -> NothingToAnswer:
 
 def _run_ended_error(info: RunInfo) -> NothingToAnswer:
     """Return the error for a run that was ended by an order or by a person who settled its workflow step."""
-    [*_, ended] = [event.record for event in info.events if isinstance(event.record, r.RunCancelled)]
+    [*_, ended] = [event.record for event in info.events if isinstance(event.record, r.RunCancelledEntry)]
     why = f": {ended.reason}" if ended.reason else ""
     return NothingToAnswer(
         f"run {info.id!r} was cancelled by {ended.by}{why}; it needs no answer",

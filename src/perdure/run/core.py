@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from bisect import insort
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +19,8 @@ from perdure.kernel.protocol import Protocol, Read, Submit
 from perdure.kernel.scope import BegunCall, Frame
 from perdure.platform.failpoints import Site
 from perdure.run import order_handling
-from perdure.run.conversation import OF_THREAD, PIN, PINNED, UNDO, UNDO_OF_THREAD, CompactedMessages, Conversation
 from perdure.run.cost import RunAccount
+from perdure.run.data_view import RunDataView
 from perdure.run.function import EXPLICIT, CallOptions, DurableFunction
 from perdure.run.ledger import Ledger, RecordedCall, UndoPoint
 from perdure.run.renames import CallPosition, adopt, move_scope
@@ -33,93 +32,13 @@ from perdure.values.hints import insert_run_id
 from perdure.values.limits import SEAL_EVENTS
 
 if TYPE_CHECKING:
+    from perdure.journal.leases import LeaseKeeper
     from perdure.kernel.engine import Engine
     from perdure.run.parking import RunParking
 
 
 PROCEED: Any = object()
 """Returned by `RunCore.begin` when the call may proceed."""
-
-
-class RunDataView:
-    """`run.state` and `run.messages` as the code sees them: the reduction of the writes it has consumed so far."""
-
-    __slots__ = ("compacted", "messages", "next_position", "pins", "replied", "result", "state", "summary", "thread")
-
-    def __init__(self) -> None:
-        self.state: dict[str, bytes] = {}
-        self.messages: list[tuple[int, bytes]] = []
-        self.next_position = 0
-        self.pins: dict[int, bool] = {}
-        """By message number: whether it was pinned or unpinned."""
-        self.compacted: list[CompactedMessages] = []
-        """A stack: the last one applies."""
-        self.result = b""
-        self.replied = False
-        """Of a turn: whether it has replied. Only the message that is the reply has a key."""
-        self.thread: dict[str, bytes] = {}
-        """The keys of its thread's state that it has written; an empty value is a deleted key."""
-        self.summary: bytes | None = None
-        """Of a turn: its summary of the turns before it, packed; None if it has neither made nor undone one."""
-
-    def apply(self, writes: Iterable[r.RunWrite]) -> None:
-        """Apply writes in program order."""
-        for write in writes:
-            if write.op == r.WriteOp.SET:
-                self.state[write.key] = write.value
-            elif write.op == r.WriteOp.DELETE:
-                self.state.pop(write.key, None)
-            elif write.op == r.WriteOp.MESSAGE:
-                insort(self.messages, (write.position, write.value), key=lambda message: message[0])
-                self.next_position = max(self.next_position, write.position + 1)
-                self.replied = self.replied or bool(write.key)
-                if write.version == PINNED:
-                    self.pins[write.position] = True
-            elif write.op == r.WriteOp.RESULT:
-                self.result = write.value
-            elif write.op == r.WriteOp.PIN:
-                self.pins[write.position] = write.key == PIN
-            elif write.op == r.WriteOp.COMPACT:
-                self._compact(write)
-            elif write.op == r.WriteOp.THREAD:
-                self.thread[write.key] = write.value
-
-    def drop_message(self, position: int) -> None:
-        """Drop a message: with `on_change="rerun"` another one takes its place."""
-        self.messages = [message for message in self.messages if message[0] != position]
-
-    def _compact(self, write: r.RunWrite) -> None:
-        if write.key == UNDO:
-            del self.compacted[-1:]
-            return
-        if write.key in (OF_THREAD, UNDO_OF_THREAD):
-            self.summary = write.value
-            return
-        there = (position for position, _ in self.messages if position < write.position)
-        covers = frozenset(position for position in there if not self.pins.get(position))
-        if covers:
-            self.compacted.append(CompactedMessages(write.value, covers))
-
-    def conversation(self, also: Iterable[r.RunWrite] = ()) -> Conversation:
-        """Return the conversation, including writes that are still buffered."""
-        view = RunDataView()
-        view.messages, view.pins, view.compacted = list(self.messages), dict(self.pins), list(self.compacted)
-        view.apply(write for write in also if write.op in (r.WriteOp.MESSAGE, r.WriteOp.PIN, r.WriteOp.COMPACT))
-        return Conversation(view.messages, view.pins, view.compacted)
-
-
-def view_of(events: Iterable[r.JournalEntry]) -> RunDataView:
-    """Return a run's state and messages after some entries, all of which apply."""
-    view = RunDataView()
-    for event in events:
-        record = event.record
-        if isinstance(record, r.StepDone | r.EffectDone | r.ItemDone):
-            view.apply(record.writes)
-        elif isinstance(record, r.Wrote):
-            if record.instead and record.write.op == r.WriteOp.MESSAGE:
-                view.drop_message(record.write.position)
-            view.apply((record.write,))
-    return view
 
 
 class RunCore:
@@ -234,10 +153,19 @@ class RunCore:
             return objects.unpack(self.store, packed)
         return (yield Read(objects.unpack, (self.store, packed)))
 
-    def recall(self, recorded: RecordedCall) -> Protocol[Any]:
+    def recall(self, frame: Frame, recorded: RecordedCall) -> Protocol[Any]:
+        """Credit a done call that the code has reached, apply its writes, and return how its result is read."""
+        self.account.credit(recorded)
+        if recorded.writes:
+            self.land(frame, recorded.take_writes())
+        return self.read_result(recorded)
+
+    def read_result(self, recorded: RecordedCall) -> Protocol[Any]:
         """Return the result of a done call."""
         try:
-            return (yield from self.load(recorded.result))
+            if not objects.reference(recorded.result):
+                return objects.unpack(self.store, recorded.result)
+            return (yield Read(objects.unpack, (self.store, recorded.result)))
         except ValueProblem as error:
             line = format_calling_line()
             where = f"the result of {recorded.name} in run {self.id!r} (entry {recorded.seq}) cannot be read{line}"
@@ -272,7 +200,8 @@ class RunCore:
         """
         if self.rehearsed or self.account.has_notes:
             return None
-        self.check_open()
+        if self.finished or self.parking is not None or not self.root.alive:
+            self.check_open()
         head = self.head
         signer = self.engine.signer if head.seq - head.sealed >= SEAL_EVENTS else None
         return Submit(Append(site, head, (entry,), self.clock, objects, (), signer))
@@ -363,7 +292,8 @@ class RunCore:
         Returns PROCEED, or in a rehearsal a value that replaces the result: then nothing starts.
         """
         self.check_open()
-        self.check_not_leaving()
+        if self.leaving:
+            raise self.abandoned_error()
         return PROCEED
 
     def compare(
@@ -403,11 +333,6 @@ class RunCore:
         if not self.root.alive:
             raise self.abandoned_error()
 
-    def check_not_leaving(self) -> None:
-        """Raise if the block is ending."""
-        if self.leaving:
-            raise self.abandoned_error()
-
     def abandoned_error(self) -> Abandoned:
         """Return the error for code that uses a run after its block has ended."""
         return Abandoned(f"run {self.id!r} is no longer open here: its block has ended")
@@ -430,16 +355,36 @@ class RunCore:
         self.account.switch_ledger(turn.ledger)
 
     @property
+    def lease_keeper(self) -> LeaseKeeper:
+        """The leases of the holder: of this process, or of a client that drives the run through it."""
+        return self.engine.lease_keeper
+
+    request = ""
+    """Of a client: identifies the request that starts the body of an effect."""
+
+    def make_key(self) -> str:
+        """Return the key of a new effect."""
+        return self.clock.key()
+
+    def check_asked_at(self) -> int:
+        """Return when the check of an effect in doubt is asked, by the boot clock."""
+        return self.clock.boot_ms()
+
+    def unregister(self) -> None:
+        """Called when the run is closed."""
+        order_handling.unregister(self)
+
+    @property
     def holds_lease(self) -> bool:
         """Whether nobody else can have taken the run over yet."""
-        lease_keeper = self.engine.lease_keeper
+        lease_keeper = self.lease_keeper
         return not lease_keeper.has_expired() and self.lapses == lease_keeper.lapses
 
     def check_lease(self) -> Protocol[None]:
         """Renew the lease right before an effect's body: a process that slept past its deadline must not act."""
         # Repeated, because the answer itself may arrive too late to prove anything.
         while not self.holds_lease:
-            renewal = self.engine.lease_keeper.renewal(self.head.stream, self.head.fence)
+            renewal = self.lease_keeper.renewal(self.head.stream, self.head.fence)
             yield Submit(renewal)
             self.lapses = renewal.lapses
 
@@ -463,7 +408,10 @@ class RunCore:
     ) -> tuple[RecordedCall | None, int]:
         """Return the recorded call that matches this one, if any, and its number among equal calls."""
         units, mark = frame.units, len(frame.trail or ())
-        recorded, nth = self._find(frame, function.name, ident)
+        if ident[:1] == EXPLICIT:  # an explicit id is one call, however often it is made
+            recorded, nth = self.ledger.find(frame.path, function.name, ident, 0), 0
+        else:
+            recorded, nth = self._find_counted(frame, function.name, ident)
         if self.resumed and (recorded is None or recorded.blank):
             with self.lock:
                 place = CallPosition(frame.path, function.name, ident, nth)
@@ -477,13 +425,14 @@ class RunCore:
             units.append(BegunCall(mark, recorded.since if recorded is not None and known else self.head.seq))
         return recorded, nth
 
-    def _find(self, frame: Frame, name: str, ident: bytes) -> tuple[RecordedCall | None, int]:
-        if ident.startswith(EXPLICIT):  # an explicit id is one call, however often it is made
-            return self.ledger.find(frame.path, name, ident, 0), 0
+    def _find_counted(self, frame: Frame, name: str, ident: bytes) -> tuple[RecordedCall | None, int]:
+        calls = self.ledger.calls.get((frame.path, name, ident))
         while True:
             nth = frame.count(name, ident)
-            recorded = self.ledger.find(frame.path, name, ident, nth)
-            if recorded is None or (recorded.name, recorded.ident) == (name, ident):
+            if calls is None or nth >= len(calls):
+                return None, nth
+            recorded = calls[nth]
+            if recorded.name == name and recorded.ident == ident:
                 return recorded, nth
             # That call was matched by one that has since been renamed or given more parameters.
 

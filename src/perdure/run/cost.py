@@ -52,6 +52,9 @@ class RunBudget:
             )
 
 
+_NO_MODEL = r.ModelUsage("", calls=0)
+"""The usage of steps that called no model."""
+
 FinishedWork = tuple[int, int, Sequence[r.ModelUsage]]
 """Steps, microseconds and model calls."""
 
@@ -84,6 +87,9 @@ class RunAccount:
         """The calls of finished child runs that are credited, by stream and entry."""
         self._lock = threading.Lock()
         self._saved: dict[str, r.SavedWork] = {}
+        """What was saved with calls of models, by provider and model."""
+        self._plain = (0, 0)
+        """Steps and microseconds that were saved without one."""
         self._lost: list[r.ModelUsage] = []
         self._differed: list[r.ReplayDiffered] = []
 
@@ -95,11 +101,11 @@ class RunAccount:
 
     def credit(self, recorded: RecordedCall) -> None:
         """Credit a call that an earlier opening has done and the code has reached."""
-        account = self._creditor()
+        account = self if self._credits else self._creditor()
         if account is None:
             return
         with account._lock:  # two threads may ask for the same call by its id
-            if not recorded.credited and account._counts(self, recorded):
+            if not recorded.credited and (account is self or account._counts(self, recorded)):
                 recorded.credited = True
                 account._save(1, recorded.took_us, recorded.usage)
 
@@ -147,7 +153,9 @@ class RunAccount:
 
     def _save(self, steps: int, took_us: int, usage: Sequence[r.ModelUsage]) -> None:
         """Add savings. The time of a step counts for the first model that it called."""
-        for one in usage or (r.ModelUsage("", calls=0),):
+        if not usage:  # most steps; summed up when they are taken
+            self._plain = (self._plain[0] + steps, self._plain[1] + took_us)
+        for one in usage:
             key = f"{one.provider}/{one.model}"
             before = self._saved.get(key) or r.SavedWork(0, 0, r.ModelUsage(one.model, one.provider, calls=0))
             self._saved[key] = r.SavedWork(before.steps + steps, before.took_us + took_us, before.usage + one)
@@ -156,7 +164,7 @@ class RunAccount:
     @property
     def owes_credit(self) -> bool:
         """Whether there are savings that are not recorded yet."""
-        return bool(self._saved)
+        return self._plain[0] > 0 or bool(self._saved)
 
     # -- entries for the journal -----------------------------------------------------------------------------------
 
@@ -173,7 +181,7 @@ class RunAccount:
     @property
     def has_notes(self) -> bool:
         """Whether `take` would return anything."""
-        return bool(self._saved or self._lost or self._differed)
+        return self._plain[0] > 0 or bool(self._saved or self._lost or self._differed)
 
     def take(self) -> Sequence[r.Record]:
         """Return the entries to commit with the next ones."""
@@ -181,7 +189,9 @@ class RunAccount:
             return ()
         with self._lock:
             saved, lost, differed = tuple(self._saved.values()), tuple(self._lost), self._differed
-            self._saved, self._lost, self._differed = {}, [], []
+            if self._plain != (0, 0):
+                saved = (r.SavedWork(*self._plain, _NO_MODEL), *saved)
+            self._saved, self._lost, self._differed, self._plain = {}, [], [], (0, 0)
         return [*([r.Replayed(saved)] if saved else ()), *([r.Spent(lost)] if lost else ()), *differed]
 
     def return_entries(self, entries: Sequence[r.Record]) -> None:
@@ -194,7 +204,7 @@ class RunAccount:
                     self._differed.append(entry)
                 elif isinstance(entry, r.Replayed):
                     for saved in entry.saved:
-                        self._save(saved.steps, saved.took_us, (saved.usage,))
+                        self._save(saved.steps, saved.took_us, (saved.usage,) if saved.usage != _NO_MODEL else ())
 
 
 def write_credit(run: RunCore) -> Protocol[None]:

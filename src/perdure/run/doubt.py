@@ -106,7 +106,7 @@ def takes_key(check: Callable[..., Any]) -> bool:
 
 def _old_holder_is_gone(effect: EffectCall, recorded: RecordedCall) -> bool:
     """Whether no old body can run any more, so that "it did not happen" stays true."""
-    return effect.run.clock.boot_ms() >= _compute_holder_end(effect, recorded)
+    return effect.run.check_asked_at() >= _compute_holder_end(effect, recorded)
 
 
 def _compute_holder_end(effect: EffectCall, recorded: RecordedCall) -> float:
@@ -117,7 +117,7 @@ def _compute_holder_end(effect: EffectCall, recorded: RecordedCall) -> float:
     if run.ledger.is_shared(recorded):
         return NEVER  # the origin of a fork may execute it at any time
     holder = recorded.holder or run.ledger.holders[recorded.fence]
-    if holder == run.engine.lease_keeper.process or proven_dead(holder, run.store.one_host):
+    if holder == run.lease_keeper.process or proven_dead(holder, run.store.one_host):
         return 0
     if holder.boot.startswith(COPIED):
         return NEVER  # the original of this copy may execute it at any time
@@ -128,7 +128,10 @@ def _compute_holder_end(effect: EffectCall, recorded: RecordedCall) -> float:
         return recorded.boot_ms + lasts + 1  # a holder of this boot, or it would be proven dead
     # Clocks of two hosts cannot be compared, and the server's may have been set. So count from the first takeover by
     # this host, on its boot clock: the old holder's lease ends within its term, and it starts no body after that.
-    return run.ledger.find_first_takeover(recorded.fence, run.engine.lease_keeper.process.boot) + lasts
+    taken = run.ledger.find_first_takeover(recorded.fence, strip_boot_prefix(run.lease_keeper.process.boot))
+    if holder.is_client and run.store.one_host:
+        return taken + recorded.timeout_ms + 1  # a client starts no body after its lease, which had ended by then
+    return taken + lasts
 
 
 def child_at_work(effect: EffectCall, recorded: RecordedCall) -> Descendant | None:

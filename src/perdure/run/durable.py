@@ -14,7 +14,7 @@ from perdure.errors import Abandoned, EffectInsideStep, NotDurable, NotDurableWa
 from perdure.kernel.awaitables import is_async, is_awaitable, refuse_generators
 from perdure.kernel.protocol import Protocol, drive_async, drive_sync
 from perdure.kernel.scope import FRAME, Frame, current_frame
-from perdure.run.core import RunCore, core_of
+from perdure.run.core import core_of
 from perdure.run.doubt import takes_key
 from perdure.run.effect import call_effect
 from perdure.run.function import CallOptions, DurableFunction, function
@@ -121,15 +121,14 @@ class Durable(Generic[P, R]):
                 f"{self._function.name} belongs to agent {self._engine.name!r}, the run to {engine.name!r}"
             )
         run = core_of(frame)
-        parking = run.parking
-        if parking is not None:
-            return parking.execute_counted(partial(self._begin, run, frame, args, kwargs))
-        return self._begin(run, frame, args, kwargs)
-
-    def _begin(self, run: RunCore, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Protocol[Any]:
         if self._function.effect:
-            return call_effect(EffectCall(run, frame, self._function, self._options, args, kwargs))
-        return call_step(frame, self._function, self._options, args, kwargs)
+            call: Callable[..., Protocol[Any]] = call_effect
+            given: tuple[Any, ...] = (EffectCall(run, frame, self._function, self._options, args, kwargs),)
+        else:
+            call, given = call_step, (frame, self._function, self._options, args, kwargs)
+        if run.parking is not None:
+            return run.parking.execute_counted(partial(call, *given))
+        return call(*given)
 
     def _refuse_inside(self, frame: Frame) -> None:
         if not frame.alive:

@@ -14,7 +14,7 @@ from perdure.errors import Abandoned, InDoubt, NotAwaited, NotDone, RunStopped, 
 from perdure.kernel.protocol import Invoke, Protocol, Read
 from perdure.kernel.scope import Frame, WriteBuffer
 from perdure.platform.failpoints import Site
-from perdure.run.core import PROCEED, RunCore, core_of
+from perdure.run.core import PROCEED, RunCore
 from perdure.run.cost import check_budgets
 from perdure.run.divergence import may_diverge, refuse_divergence
 from perdure.run.doubt import DoubtVerdict, ask_check, child_at_work, settle
@@ -61,16 +61,9 @@ def _match_or_begin(effect: EffectCall, arguments: dict[str, Any], ident: bytes)
     frame = effect.frame
     recorded, nth = effect.run.match(frame, effect.function, effect.options, arguments, ident)
     if recorded is not None and recorded.done:
-        return _recall(frame, recorded)
+        return effect.run.recall(frame, recorded)
     call = r.CallIdentity(frame.path, effect.function.name, ident, nth)
     return _begin_or_go_on(effect, call, recorded, arguments)
-
-
-def _recall(frame: Frame, recorded: RecordedCall) -> Protocol[Any]:
-    run = core_of(frame)
-    run.account.credit(recorded)
-    run.land(frame, recorded.take_writes())
-    return (yield from run.recall(recorded))
 
 
 def _begin_or_go_on(
@@ -140,7 +133,7 @@ def _settle_and_execute(
             return verdict.value
     recorded.running = True
     try:
-        return (yield from _execute(effect, call, recorded))
+        return (yield from execute_body(effect, call, recorded))
     finally:
         recorded.running = False
 
@@ -152,8 +145,8 @@ def _intent_of(
     run = effect.run
     recorded = RecordedCall(call.scope, call.name, call.ident, effect=True)
     losses = run.ledger.losses
-    lost, key = losses.find_lost_call(effect.names, call, run.store.secret) if losses is not None else ("", "")
-    recorded.key, recorded.fence = key or run.clock.key(), run.head.fence
+    lost, key = losses.find_lost_call(effect.names, call, run.store.content_key) if losses is not None else ("", "")
+    recorded.key, recorded.fence = key or run.make_key(), run.head.fence
     recorded.boot_ms = 0 if lost else run.clock.boot_ms()  # the lost attempt's start time is unknown
     recorded.timeout_ms = int((effect.options.timeout or 0) * 1000)
     recorded.arguments, objects = run.pack(arguments, effect.function.name)
@@ -171,7 +164,7 @@ def _note_intent(run: RunCore, recorded: RecordedCall) -> None:
         recorded.holder = run.ledger.losses.mark_recorded(recorded.key)
 
 
-def _execute(effect: EffectCall, call: r.CallIdentity, recorded: RecordedCall) -> Protocol[Any]:
+def execute_body(effect: EffectCall, call: r.CallIdentity, recorded: RecordedCall) -> Protocol[Any]:
     """Run the body until there is an outcome. Its intent is already durable."""
     run, attempts = effect.run, recorded.attempts
     while True:

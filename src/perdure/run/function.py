@@ -10,6 +10,7 @@ from typing import Any, NewType
 import msgspec
 
 from perdure.errors import NotStorable, WrongType, WrongValue
+from perdure.kernel.names import check_storable_name
 from perdure.store.base import is_storable_name
 from perdure.values import codec
 from perdure.values.codec.registry import declare_annotations
@@ -55,6 +56,8 @@ class CallOptions(msgspec.Struct, frozen=True):
         _require_one_of("in_doubt", self.in_doubt, ("ask", "retry", "fail"))
         _require_one_of("outside", self.outside, ("refuse", "allow"))
         _require_one_of("on_change", self.on_change, (None, "error", "rerun"))
+        if self.id is not None:
+            check_storable_name(self.id, "the id of a call")
         require_whole_number("retries", self.retries, 0)
         require_whole_number("version", self.version, 1)
         seconds("backoff", self.backoff)
@@ -116,14 +119,15 @@ class CallSignature:
         self._kept_unfenced = tuple(name for name in self._kept if name != self.fence_name)
         self._defaults = {n: p.default for n, p in parameters.items() if p.default is not p.empty}
         kinds = {p.kind for p in parameters.values()}
-        self._plain = kinds <= {inspect.Parameter.POSITIONAL_OR_KEYWORD}
+        plain = kinds <= {inspect.Parameter.POSITIONAL_OR_KEYWORD}
+        self._count = len(self._names) if plain and self._kept == self._names and self.fence_name is None else -1
+        """How many positional arguments are all that identifies a call; -1 if that depends."""
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments that identify a call, in the order of the parameters, with defaults."""
-        if self._plain and not kwargs and len(args) == len(self._names):
-            given = dict(zip(self._names, args, strict=True))
-        else:
-            given = self._bind(args, kwargs)
+        if len(args) == self._count and not kwargs:
+            return dict(zip(self._names, args, strict=True))
+        given = self._bind(args, kwargs)
         # A fencing token that the caller passes is an argument like any other; an injected one is not.
         kept = self._kept_unfenced if self.fence_name is not None and self.wants_fence(kwargs) else self._kept
         if len(kept) == len(given):
@@ -152,7 +156,8 @@ class CallSignature:
         try:
             return codec.digest((arguments, version) if version != 1 else arguments, self._function_name)
         except NotStorable as error:
-            raise NotStorable(error.message, hint="or exclude the parameter with ignore=(...)") from None
+            others = f"; or {error.hint}" if error.hint else ""
+            raise NotStorable(error.message, hint=f"exclude the parameter with ignore=(...){others}") from None
 
     def list_defaulted(self, arguments: dict[str, Any]) -> list[str]:
         """Return the parameters that the caller left at their defaults, in order."""
@@ -180,8 +185,20 @@ class CallSignature:
         return self.fence_name is not None and self.fence_name not in kwargs
 
 
+def check_exceptions(name: str, given: object) -> tuple[type[BaseException], ...]:
+    """Return exception types as a tuple. One type is accepted as it is, as `except` does."""
+    types = (given,) if isinstance(given, type) else given
+    if not isinstance(types, tuple | list) or not all(
+        isinstance(t, type) and issubclass(t, BaseException) for t in types
+    ):
+        raise WrongType(f"{name}={given!r} must be exception types", hint=f"for example {name}=(ConnectionError,)")
+    return tuple(types)
+
+
 def _check_parameters(ignore: Iterable[str], parameters: Any) -> tuple[str, ...]:
-    names = tuple(ignore)
+    if not isinstance(ignore, Iterable):
+        raise WrongType(f"ignore={ignore!r} must be a list of parameters", hint='for example ignore=["client"]')
+    names = (ignore,) if isinstance(ignore, str) else tuple(ignore)
     for name in names:
         if name not in parameters:
             raise WrongValue(f"ignore={name!r}: there is no such parameter")

@@ -13,7 +13,7 @@ import msgspec
 from perdure import records as r
 
 _OF_INTENT = r.EffectAgain | r.EffectDone | r.EffectFailed | r.EffectDoubted
-_TAKEN_BACK = r.StepDone | r.StepFailed | r.ItemDone | r.Wrote | r.WaitBegan | r.WaitEnded | r.EffectIntended
+_TAKEN_BACK = r.StepDone | r.StepFailedEntry | r.ItemDone | r.Wrote | r.WaitBegan | r.WaitEnded | r.EffectIntended
 """Entries that undo removes, with the entries about a removed effect. Lease changes, orders and signals stay."""
 
 
@@ -76,7 +76,7 @@ def start_points(events: Sequence[r.JournalEntry]) -> list[int]:
     found: dict[object, int] = {}
     for event in events:
         record = event.record
-        if isinstance(record, r.StepDone | r.StepFailed | r.EffectIntended):
+        if isinstance(record, r.StepDone | r.StepFailedEntry | r.EffectIntended):
             scope, since, key = record.call.scope, record.since, record.call
         elif isinstance(record, r.AttemptFailed):
             scope, since, key = record.call.scope, event.seq - 1, record.call

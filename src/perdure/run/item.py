@@ -13,6 +13,7 @@ from perdure import records as r
 from perdure.errors import WrongType
 from perdure.journal.agent_writes import AgentWrite
 from perdure.kernel.awaitables import require_plain
+from perdure.kernel.names import check_storable_name
 from perdure.kernel.program_line import format_value
 from perdure.kernel.protocol import Protocol
 from perdure.kernel.scope import FRAME, Frame, frame_of
@@ -52,7 +53,7 @@ class ItemLoop:
         self._items = enumerate(iterable(items))
         self._outer = frame_of(run)
         mark = self._outer.mark()
-        nth = self._outer.count("\0each", name.encode())
+        nth = self._outer.count("\0each", check_storable_name(name, "the name of a loop").encode())
         # A name becomes a label too: "1" or "a#2" must not collide with another loop, nor "/" end a scope.
         again = f"#{nth + 1}" if nth else ""
         label = _label(name, "name") + again if name else str(nth + 1)
@@ -168,6 +169,15 @@ def check_earlier_loops(was: object) -> tuple[str | int, ...]:
         if not (isinstance(one, str) and one) and not (type(one) is int and one >= 1):
             raise WrongType(f"was={was!r}: pass the earlier name of the loop, or its number, from 1, if it had none")
     return loops
+
+
+def scope_path(loops: Sequence[tuple[str | int, Any, int]]) -> str:
+    """Return the scope of an item: for each loop around it, its name or number, the item's key, and its count."""
+    path = ""
+    for name, key, nth in loops:
+        label = str(name) if isinstance(name, int) else _label(name, "scope")
+        path += f"{label}:{_label(key, 'scope')}" + (f".{nth}" if nth else "") + "/"
+    return path
 
 
 def _key_of(value: Any, key: ItemKey) -> Any:

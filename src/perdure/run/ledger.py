@@ -13,13 +13,13 @@ import msgspec
 
 from perdure import records as r
 from perdure.kernel.scope import scopes_around
-from perdure.platform.process import Holder
+from perdure.platform.process import CLIENT, Holder
 from perdure.run.lost_effects import KEY, LostRunEntries, lose
 from perdure.run.recorded_waits import RecordedWait
 from perdure.run.unstorable import release
 
 if TYPE_CHECKING:
-    from perdure.run.core import RunDataView
+    from perdure.run.data_view import RunDataView
 
 
 class RecordedCall(msgspec.Struct, eq=False, gc=False):
@@ -53,6 +53,8 @@ class RecordedCall(msgspec.Struct, eq=False, gc=False):
     """Whether the body runs in this process."""
     happened: bool = False
     """Whether it succeeded, but its result could not be stored."""
+    doubted: bool = False
+    """Whether its body has ended with an unknown outcome."""
     holder: Holder | None = None
     """The process that ran its body, if the entry that names it was lost."""
     keyless: bool = False
@@ -121,7 +123,7 @@ class Ledger:
         self.taken: dict[str, set[int]] = {}
         """By name: the numbers of the events that the run has received."""
         self._open_waits: dict[int, tuple[RecordedWait, r.CallIdentity]] = {}
-        self.finished: r.RunFinished | None = None
+        self.finished: r.RunFinishedEntry | None = None
         self.cleanup: r.CleanupBegan | None = None
         """Set once the run was cancelled and cleans up."""
         self.compaction: r.StreamCompacted | None = None
@@ -186,8 +188,8 @@ class Ledger:
 
     def find_first_takeover(self, fence: int, boot: str) -> float:
         """Return when this host, in this boot, first took the run over from the holder of a fencing token."""
-        ours = [at for later, at in self.taken_at.items() if later > fence and self.holders[later].boot == boot]
-        return min(ours, default=math.inf)
+        taken = [(at, self.holders[later].boot) for later, at in self.taken_at.items() if later > fence]
+        return min((at for at, of in taken if of.removeprefix(CLIENT) == boot), default=math.inf)
 
     def is_shared(self, recorded: RecordedCall) -> bool:
         """Whether the origin of this fork started an effect, and may still be executing it."""
@@ -324,7 +326,7 @@ class Ledger:
         self.causes.update(seq for seq in self._failures if seq > self.latest_start)
         self._failures.clear()
 
-    def _on_finished(self, event: r.JournalEntry, record: r.RunFinished) -> None:
+    def _on_finished(self, event: r.JournalEntry, record: r.RunFinishedEntry) -> None:
         self.finished = record
 
     def _on_cleanup(self, event: r.JournalEntry, record: r.CleanupBegan) -> None:
@@ -337,7 +339,7 @@ class Ledger:
         self.causes.add(record.cause)
         self.opened_at.clear()
 
-    def _on_left(self, event: r.JournalEntry, record: r.RunInterrupted | r.RunPaused | r.TaskParked) -> None:
+    def _on_left(self, event: r.JournalEntry, record: r.RunInterrupted | r.RunPausedEntry | r.TaskParked) -> None:
         self.opened_at.clear()
 
     def _on_tried(self, event: r.JournalEntry, record: r.TaskTried) -> None:
@@ -361,7 +363,7 @@ class Ledger:
             recorded.writes = record.writes
             self._land(record.call.scope, record.writes)
 
-    def _on_step_failed(self, event: r.JournalEntry, record: r.StepFailed) -> None:
+    def _on_step_failed(self, event: r.JournalEntry, record: r.StepFailedEntry) -> None:
         recorded = self._call(record.call, effect=False)
         recorded.seq, recorded.since, recorded.failed, recorded.error = event.seq, record.since, event.seq, record.error
         self._failures.append(event.seq)
@@ -392,7 +394,7 @@ class Ledger:
     def _on_again(self, event: r.JournalEntry, record: r.EffectAgain) -> None:
         recorded = self.by_intent[record.intent]
         recorded.fence, recorded.boot_ms, recorded.failed, recorded.begun = record.fence, record.boot_ms, 0, event.seq
-        recorded.happened = recorded.keyless = False
+        recorded.happened = recorded.keyless = recorded.doubted = False
         recorded.holder = None
         self.latest_start = max(self.latest_start, event.seq - 1)
 
@@ -406,7 +408,8 @@ class Ledger:
             self._land(recorded.path, record.writes)
 
     def _on_doubted(self, event: r.JournalEntry, record: r.EffectDoubted) -> None:
-        self.by_intent[record.intent].happened = record.happened
+        recorded = self.by_intent[record.intent]
+        recorded.happened, recorded.doubted = record.happened, True
 
     def _on_effect_failed(self, event: r.JournalEntry, record: r.EffectFailed) -> None:
         recorded = self.by_intent[record.intent]
@@ -470,17 +473,17 @@ _HANDLERS: dict[type[r.Record], Callable[[Ledger, r.JournalEntry, Any], None]] =
     r.Forked: Ledger._on_forked,
     r.Undone: Ledger._on_undone,
     r.RunResumed: Ledger._on_resumed,
-    r.RunFinished: Ledger._on_finished,
+    r.RunFinishedEntry: Ledger._on_finished,
     r.RunFailed: Ledger._on_failed,
     r.CleanupBegan: Ledger._on_cleanup,
     r.RunInterrupted: Ledger._on_left,
-    r.RunPaused: Ledger._on_left,
+    r.RunPausedEntry: Ledger._on_left,
     r.RunReleased: release,
     r.TaskParked: Ledger._on_left,
     r.TaskTried: Ledger._on_tried,
     r.StreamCompacted: Ledger._on_stream_compacted,
     r.StepDone: Ledger._on_step_done,
-    r.StepFailed: Ledger._on_step_failed,
+    r.StepFailedEntry: Ledger._on_step_failed,
     r.AttemptFailed: Ledger._on_attempt_failed,
     r.EffectIntended: Ledger._on_intended,
     r.EffectAgain: Ledger._on_again,

@@ -24,7 +24,7 @@ from perdure.journal import objects
 from perdure.journal.append import Append, StreamHead
 from perdure.journal.departures import departure, refuse_departed
 from perdure.journal.lineage import events_of, walk_run
-from perdure.journal.takeover import read_run_lease
+from perdure.journal.takeover import RunLease, read_run_lease
 from perdure.journal.task_starts import lock_of
 from perdure.kernel.program_line import format_calling_line, format_value
 from perdure.kernel.protocol import Protocol, Read, Submit
@@ -49,6 +49,7 @@ from perdure.store.rows import RunRow, TaskRow, read_run, task_in
 from perdure.values import codec
 
 if TYPE_CHECKING:
+    from perdure.journal.leases import LeaseKeeper
     from perdure.kernel.engine import Engine
 
 
@@ -67,13 +68,20 @@ class ClaimRun(UnitOfWork[ClaimedRun]):
     site = Site.RUN_CLAIM
 
     def __init__(
-        self, engine: Engine, run_id: str, given: Any, parent: int, task: str = "", turn: TurnStart | None = None
+        self,
+        engine: Engine,
+        run_id: str,
+        given: Any,
+        parent: int,
+        task: str = "",
+        turn: TurnStart | None = None,
+        lease_keeper: LeaseKeeper | None = None,
     ) -> None:
         self._engine = engine
         # Read before the transaction: inside of it, a second connection would block everybody.
-        self._lease_keeper = engine.lease_keeper
+        self._lease_keeper = lease_keeper or engine.lease_keeper
         self._owner = engine.stream
-        self.lapses = engine.lease_keeper.lapses
+        self.lapses = self._lease_keeper.lapses
         self._id = run_id
         self._given = given is not None
         self._digest = codec.digest(given, "input")
@@ -141,8 +149,8 @@ class ClaimRun(UnitOfWork[ClaimedRun]):
     def _take_over(self, run: RunRow) -> Script[ClaimedRun]:
         engine, stream = self._engine, run.stream
         seen = yield from read_run_lease(engine.store, self._lease_keeper, run)
-        if seen.open_here:
-            raise RunBusy(f"run {self._id!r} is already open in this process", hint="use the open one")
+        if (mine := (yield from self._find_own(seen))) is not None:
+            return mine
         if seen.ours and (stream, seen.lease.fence) in self._tried:
             raise Overtaken  # by ourselves: the server has only now processed an earlier try whose answer was lost
         if seen.held:
@@ -159,6 +167,13 @@ class ClaimRun(UnitOfWork[ClaimedRun]):
         # Here, not in the caller: the next claim in the same batch must see it.
         self._lease_keeper.open_streams.add(stream)
         return ClaimedRun(stream, head.fence, True, run.is_fork)
+
+    def _find_own(self, seen: RunLease) -> Script[ClaimedRun | None]:
+        """Refuse a run that this process has open."""
+        yield from ()
+        if seen.open_here:
+            raise RunBusy(f"run {self._id!r} is already open in this process", hint="use the open one")
+        return None
 
     def _refuse_stopped(self, run: RunRow, orders: Rows) -> Script[None]:
         self.unobeyed = find_pending_order(run.status, orders)

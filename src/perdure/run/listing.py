@@ -14,15 +14,22 @@ from perdure.errors import ResultErased, RunDeleted, RunNotFinished, RunNotFound
 from perdure.journal import objects
 from perdure.journal.leases import lease_of
 from perdure.journal.lineage import events_of
-from perdure.run.core import view_of
+from perdure.run.data_view import view_of
 from perdure.run.history import effective
 from perdure.run.ledger import Ledger
 from perdure.run.unstorable import unstorable_calls
 from perdure.run.usage import Savings, Usage, savings_lines, savings_of, usage_lines, usage_of
 from perdure.store.base import Statement, Store
 from perdure.store.rows import RunRow, read_entry, read_run
+from perdure.values.numbers import require_whole_number
 
 _EVERY = (1 << 31) - 1
+
+ListPlace = tuple[int, int, str, str]
+"""A place in a list of runs: time, stream, agent, id. Queued runs have no stream."""
+
+NEWEST: ListPlace = (1 << 62, 0, "", "")
+"""The beginning of a list."""
 
 
 class RunSummary(msgspec.Struct, frozen=True):
@@ -42,6 +49,11 @@ class RunSummary(msgspec.Struct, frozen=True):
     origin: int = 0
     """In a fork: the stream that holds its beginning, up to the entry `cut`."""
     cut: int = 0
+
+    @property
+    def place(self) -> ListPlace:
+        """Its place in a list. A run that becomes active moves to the front."""
+        return (self.changed_at, self.stream, self.agent, self.id)
 
 
 class EffectInDoubt(msgspec.Struct, frozen=True):
@@ -113,25 +125,32 @@ def list_runs(
     *,
     limit: int | None = None,
     unfinished: bool = False,
+    after: ListPlace = NEWEST,
 ) -> list[RunSummary]:
-    """Return runs, the most recently started, resumed or ended first: all of them, or the first `limit`."""
+    """Return runs, the most recently started, resumed or ended first: all of them, or `limit` that follow `after`."""
     if status is not None and status not in r.RunStatus.listed():
         raise WrongValue(f"status={status!r}: must be one of {', '.join(map(repr, r.RunStatus.listed()))}")
+    if limit is not None:
+        require_whole_number("limit", limit, 0)
     listed = map(r.RunStatus, r.RunStatus.listed())
     wanted = [one for one in listed if status in (None, one) and not (unfinished and one.over)]
     found = [run for run in _list_queued(store) if agent in (None, run.agent)] if r.RunStatus.QUEUED in wanted else []
-    found += [run for run in _stored(store, agent, wanted, limit) if run.status in wanted]
-    found.sort(key=lambda run: run.changed_at, reverse=True)
+    found = [run for run in found if run.place < after]
+    found += [run for run in _stored(store, agent, wanted, limit, after) if run.status in wanted]
+    found.sort(key=lambda run: run.place, reverse=True)
     return found[:limit]
 
 
-def _stored(store: Store, agent: str | None, wanted: Sequence[r.RunStatus], limit: int | None) -> list[RunSummary]:
+def _stored(
+    store: Store, agent: str | None, wanted: Sequence[r.RunStatus], limit: int | None, after: ListPlace
+) -> list[RunSummary]:
     """Return the newest runs by their stored status. A crashed run is stored as running."""
     statuses = {r.RunStatus.RUNNING if one == r.RunStatus.CRASHED else one for one in wanted} - {r.RunStatus.QUEUED}
     apart = {r.RunStatus.RUNNING, r.RunStatus.CRASHED}  # if only one of them is wanted, the others have to be left out
     count = _EVERY if limit is None or len(apart.intersection(wanted)) == 1 else limit
     agents = [agent] if agent is not None else [name for (name,) in store.read("agents_with_runs")]
-    looks = [Statement("runs_in_status", (name, one.value, count)) for name in agents for one in sorted(statuses)]
+    args = (*after[:2], count)
+    looks = [Statement("runs_in_status", (name, one.value, *args)) for name in agents for one in sorted(statuses)]
     runs = [RunRow(*row) for rows in store.read_all(looks) for row in rows]
     runs.sort(key=lambda run: (run.changed_at, run.stream), reverse=True)
     return [summary_of(store, run) for run in runs[:count]]
@@ -258,6 +277,9 @@ def summary_of(store: Store, run: RunRow) -> RunSummary:
         if lease.is_alive():
             holder = str(lease.process)
         elif shown == r.RunStatus.RUNNING:
+            now = read_run(store, run.agent, run.id)
+            if now is not None and now != run:
+                return summary_of(store, now)  # it ended or was resumed between the two reads
             shown = r.RunStatus.CRASHED
     return RunSummary(
         run.stream,
@@ -290,7 +312,7 @@ def result_of(store: Store, agent: str, run_id: str) -> Any:
     entry = read_entry(store, run.stream, run.outcome)
     assert entry is not None
     record = r.decode(entry.kind, entry.body) if entry.body is not None else r.remains(entry.kind)
-    assert isinstance(record, r.RunFinished)
+    assert isinstance(record, r.RunFinishedEntry)
     if not record.result:
         raise ResultErased(f"the result of run {run_id!r} was erased")
     return objects.unpack(store, record.result)

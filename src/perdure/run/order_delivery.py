@@ -57,10 +57,9 @@ def read_order(stream: int, seq: int) -> Script[PendingOrder]:
     """Return who stopped a run and why, from the entry that recorded it."""
     [[(_, kind, _, body, _, _)]] = yield [Statement("journal_entry", (stream, seq))]
     record = r.decode(kind, body)
-    assert isinstance(record, r.RunCancelled | r.RunPaused), "the entry that has stopped the run"
-    return PendingOrder(
-        r.Order.CANCEL if isinstance(record, r.RunCancelled) else r.Order.PAUSE, record.reason, record.by, record.order
-    )
+    assert isinstance(record, r.RunCancelledEntry | r.RunPausedEntry), "the entry that has stopped the run"
+    order = r.Order.CANCEL if isinstance(record, r.RunCancelledEntry) else r.Order.PAUSE
+    return PendingOrder(order, record.reason, record.by, record.order)
 
 
 def give_order(engine: Engine, agent: str, run_id: str, pending: PendingOrder) -> Protocol[OrderResult]:
@@ -96,7 +95,7 @@ class _GiveOrder(UnitOfWork[OrderResult]):
         run = RunRow(*rows[0])
         if run.status == r.RunStatus.ERASED:
             raise RunDeleted(f"run {self._which[1]!r} was deleted with its conversation")
-        seen = yield from read_run_lease(self._engine.store, self._engine.place.tenancy_if_any, run)
+        seen = yield from read_run_lease(self._engine.store, self._engine.place.lease_keeper_if_any, run)
         [orders] = yield [Statement("last_order_under", (run.stream, seen.lease.fence))]
         held, before, status = seen.held, _find_last_order(orders), r.RunStatus(run.status)
         if status == r.RunStatus.CANCELLED:

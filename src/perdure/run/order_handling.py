@@ -132,7 +132,7 @@ def entry_of(order: PendingOrder) -> r.Record:
     """Return the entry that a run records when it obeys."""
     if order.order in (r.Order.RESUME, r.Order.RETRY):
         return r.RunReleased(order.reason, order.by, order.order == r.Order.RETRY)
-    kind = r.RunCancelled if order.order == r.Order.CANCEL else r.RunPaused
+    kind = r.RunCancelledEntry if order.order == r.Order.CANCEL else r.RunPausedEntry
     return kind(order.reason, order.by, order.number)
 
 

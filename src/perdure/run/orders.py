@@ -10,7 +10,7 @@ from perdure import records as r
 from perdure.errors import RunFinished, RunNotPaused, RunStopped
 from perdure.kernel.names import check_storable_name
 from perdure.kernel.protocol import Protocol, Read
-from perdure.run.answers import find_current_user
+from perdure.run.answers import check_person
 from perdure.run.order_delivery import give_order
 from perdure.run.order_handling import PendingOrder
 
@@ -44,7 +44,7 @@ def order_run(engine: Engine, run_id: str, order: r.Order, reason: str, by: str 
     pending = PendingOrder(
         order,
         check_storable_name(reason, "a reason"),
-        check_storable_name(by, "a name") if by is not None else find_current_user(),
+        check_person(by),
     )
     yield Read(engine.ensure_agent)
     # From the outside in: an outer run must not start another inner run when one has ended.

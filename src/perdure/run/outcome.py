@@ -46,7 +46,7 @@ def begin_again(run: RunCore, recorded: RecordedCall, reason: str) -> Protocol[N
     recorded.fence, recorded.failed, recorded.boot_ms = run.head.fence, 0, run.clock.boot_ms()
     recorded.happened = recorded.keyless = False
     recorded.holder = None
-    again = r.EffectAgain(recorded.seq, reason, recorded.fence, recorded.boot_ms)
+    again = r.EffectAgain(recorded.seq, reason, recorded.fence, recorded.boot_ms, run.request)
     recorded.begun = yield from run.commit(Site.EFFECT_AGAIN, again)
 
 

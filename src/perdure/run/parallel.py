@@ -13,6 +13,7 @@ from perdure.run.core import RunCore
 from perdure.run.durable import Durable
 from perdure.run.item import ItemKey, ItemLoop, iterable
 from perdure.run.order_handling import stop_if_ordered
+from perdure.values.numbers import require_whole_number
 
 AT_ONCE = 16
 """Default number of concurrent items."""
@@ -31,8 +32,7 @@ def map_items(
     """Return the results in the order of the items."""
     if errors not in ("raise", "return"):
         raise WrongValue(f'errors={errors!r}: must be "raise" or "return"')
-    if at_once < 1:
-        raise WrongValue(f"max_concurrency={at_once}: must be at least 1")
+    require_whole_number("max_concurrency", at_once, 1)
     outer = frame_of(run)
     if outer.inside:
         raise EffectInsideStep(

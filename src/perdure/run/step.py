@@ -38,7 +38,7 @@ _DONE = Site.STEP_DONE
 """Looked up once: before Python 3.12 a member of an enum costs as much as a call."""
 
 _NO_RESULT: Any = object()
-"""What a body has returned that has not returned."""
+"""Stands for the result while a body is running."""
 
 REFUSED = (VersionConflict, WorkflowProblem, InputChanged, NothingToRetry)
 """Raised when a write to an agent is refused. The step's result is kept."""
@@ -53,10 +53,12 @@ def call_step(
     ident = function.ident(arguments, options)
     recorded, nth = run.match(frame, function, options, arguments, ident)
     call = r.CallIdentity(frame.path, function.name, ident, nth)
+    if recorded is not None and recorded.done:
+        return run.recall(frame, recorded)
     if recorded is not None or run.rehearsed:
         return _call_again(frame, function, options, call, args, kwargs, arguments, recorded)
     run.begin("step", function.name, arguments, "", call)
-    return _execute(frame, function, options, call, args, kwargs, ident, 0)
+    return _execute(run, frame, function, options, call, args, kwargs, ident, 0)
 
 
 def _call_again(
@@ -71,10 +73,6 @@ def _call_again(
 ) -> Protocol[Any]:
     """Continue a call that is recorded, or handle one in a rehearsal."""
     run, ident = core_of(frame), call.ident
-    if recorded is not None and recorded.done:
-        run.account.credit(recorded)
-        run.land(frame, recorded.take_writes())
-        return (yield from run.recall(recorded))
     if recorded is not None and recorded.failed and stays_failed(run.ledger, recorded, options):
         raise rebuild_failure(run, recorded)
     attempts = 0
@@ -89,7 +87,7 @@ def _call_again(
         call = recorded.origin or call
         attempts = recorded.attempts
         yield from wait_until(run, recorded.next_at)
-    return (yield from _execute(frame, function, options, call, args, kwargs, ident, attempts))
+    return (yield from _execute(run, frame, function, options, call, args, kwargs, ident, attempts))
 
 
 def _refuse_doubt(run: RunCore, recorded: RecordedCall) -> None:
@@ -117,6 +115,7 @@ def _prepare_new_work(frame: Frame, name: str, ident: bytes) -> Protocol[None]:
 
 
 def _execute(
+    run: RunCore,
     frame: Frame,
     function: DurableFunction,
     options: CallOptions,
@@ -127,7 +126,6 @@ def _execute(
     attempts: int,
 ) -> Protocol[Any]:
     """Run the body until it succeeds or its retries are exhausted. The call was counted under `ident`."""
-    run = core_of(frame)
     since = run.head.seq
     if run.has_orders or run.account.owes_credit:
         yield from _prepare_new_work(frame, function.name, ident)
@@ -137,7 +135,8 @@ def _execute(
         body = frame.body("step")
         run.under_way.add(body)
         try:
-            run.check_not_leaving()
+            if run.leaving:
+                raise run.abandoned_error()
             begun, result = time.perf_counter_ns(), _NO_RESULT
             try:
                 result = yield Invoke(function.call, args, kwargs, body, options.timeout, stops=True)
@@ -221,7 +220,7 @@ def _give_up(
     also: Sequence[Statement] = (),
 ) -> Protocol[None]:
     packed, objects = run.pack(error, call.name)
-    entry = r.StepFailed(call, since, packed, describe(error), result)
+    entry = r.StepFailedEntry(call, since, packed, describe(error), result)
     mark(error, run, (yield from run.commit(Site.STEP_FAILED, entry, objects=(*objects, *also))))
 
 
@@ -233,7 +232,7 @@ def _record_failure(
         return (yield from _give_up(run, call, since, error))
     kept, more = run.pack(salvage(result), call.name)
     packed, objects = run.pack(error, call.name)
-    entry = r.StepFailed(call, since, packed, describe(error), kept, options.version)
+    entry = r.StepFailedEntry(call, since, packed, describe(error), kept, options.version)
     seq = yield from run.commit(Site.STEP_FAILED, entry, objects=(*objects, *more))
     mark(error, run, seq)
     if call.ident.startswith(EXPLICIT):  # which stands for one call, however often it is made

@@ -17,7 +17,8 @@ from perdure.kernel.protocol import Protocol, Read
 from perdure.kernel.scope import BegunCall, frame_of
 from perdure.platform.failpoints import Site
 from perdure.records.forks import StateReset
-from perdure.run.core import RunCore, view_of
+from perdure.run.core import RunCore
+from perdure.run.data_view import view_of
 from perdure.run.history import HistorySegment, Stays, chapters, drop_undone, list_remaining_effects
 from perdure.run.ledger import Ledger, UndoPoint
 

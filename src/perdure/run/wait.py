@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from perdure import records as r
-from perdure.errors import EffectInsideStep, RunWaiting, WaitTimeout, WrongType, WrongValue
+from perdure.errors import EffectInsideStep, NotStorable, RunWaiting, WaitTimeout, WrongType, WrongValue
 from perdure.journal import objects
 from perdure.kernel.names import check_storable_name
 from perdure.kernel.protocol import Pause, Protocol, Read
@@ -25,7 +25,7 @@ from perdure.run.function import DIGEST, EXPLICIT
 from perdure.run.order_handling import read_orders, stop_if_ordered
 from perdure.run.parking import LOOK_SECONDS, RunParking
 from perdure.run.recorded_waits import AGAIN, RecordedWait, withdrawn
-from perdure.store.base import Statement
+from perdure.store.base import Statement, is_storable_name
 from perdure.values import codec
 from perdure.values.durations import Duration, seconds_of
 from perdure.values.limits import ORDER_LOOK_SECONDS, WAIT_POLL_SECONDS
@@ -127,12 +127,12 @@ def wait_event(run: RunCore, name: str, timeout: Duration | None, default: Any) 
     """Wait for an event sent to the run, before or after it gets here. Each event is received once."""
     frame = place_of(run, "wait_event")
     owner = yield Read(lambda: run.engine.stream)
+    ident = check_storable_name(name, "event's name").encode()
     taken = run.ledger.taken.setdefault(name, set())
 
     def want(waited: RecordedWait) -> r.WakeCondition:
         return r.WakeCondition("event", _find_free_number(taken), owner, run=run.id, name=name)
 
-    ident = check_storable_name(name, "event's name").encode()
     wait = WaitRequest("event", ident, f"event {name!r}", deadline(run, timeout), want=want)
 
     def look(waited: RecordedWait) -> Protocol[bool]:
@@ -203,6 +203,8 @@ def _answer_to(run: RunCore) -> Callable[[RecordedWait], r.WakeCondition]:
 def _question(text: object) -> str:
     if not isinstance(text, str):
         raise WrongType(f"a question must be a str, not {text!r}")
+    if not is_storable_name(text):
+        raise NotStorable(f"a question must not contain NUL characters or lone surrogates: {text!r}")
     return text
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar, overload
+from typing import Any, NoReturn, TypeVar, overload
 
 from perdure import records as r
-from perdure.errors import PerdureError, ResultErased, UnknownAttribute, WrongValue
+from perdure.errors import PerdureError, ResultErased, UnknownAttribute, WrongType, WrongValue
 from perdure.journal.objects import decode_packed, reference
 from perdure.kernel.awaitables import require_plain
 from perdure.kernel.names import check_storable_name
@@ -307,6 +307,9 @@ class MessageReader(Sequence[Any], KnownAttributes):
         if isinstance(packed, list):
             return [decode_written(self._run, one) for one in packed]
         return decode_written(self._run, packed)
+
+    def __iadd__(self, messages: object) -> NoReturn:
+        raise WrongType("run.messages is no list, so += is not recorded", hint="use run.messages.extend([...])")
 
     def __len__(self) -> int:
         return len(read_values(self._run))

@@ -14,6 +14,7 @@ from perdure.platform.failpoints import arm_from_environment
 from perdure.store.address import DATABASE_NAME, FOLDER_NAME, default_folder, file_of, is_embedded, locate, sqlite_path
 from perdure.store.base import Store
 from perdure.store.postgres.url import hide_password, is_postgres
+from perdure.store.remote.address import find_key, is_remote
 from perdure.values.clock import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
@@ -24,8 +25,10 @@ __all__ = [
     "FOLDER_NAME",
     "Store",
     "file_of",
+    "find_key",
     "is_embedded",
     "is_postgres",
+    "is_remote",
     "locate",
     "open_store",
     "sqlite_path",
@@ -42,10 +45,11 @@ def open_store(
     vfs: str | None = None,
     create: bool = True,
     wary: bool = False,
+    api_key: str | None = None,
 ) -> Store:
     """Open a store and create it if it does not exist; without `create`, a missing store on a server is an error.
 
-    With `wary`, queries stop that take more work than a sound file of that size can need.
+    With `wary`, queries stop that take more work than a sound file of that size can need. `api_key` is for a server.
     """
     if durability not in ("full", "process"):
         raise WrongValue(f'durability={durability!r}: choose "full" or "process"')
@@ -53,6 +57,10 @@ def open_store(
     if is_postgres(url):
         store: Store = _server().PostgresStore(url, clock=clock, durability=durability, create=create)
         return store
+    if is_remote(url):
+        from perdure.store.remote.store import RemoteStore
+
+        return RemoteStore(url, clock=clock, api_key=api_key)
     if (theirs := _opener_of(url)) is not None:
         return theirs(url, clock=clock, durability=durability)
     path = sqlite_path(url)

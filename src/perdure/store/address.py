@@ -11,6 +11,8 @@ from typing import NoReturn
 
 from perdure.errors import StoreTypeInvalid, StoreUnavailable, StoreUrlInvalid
 from perdure.store.postgres.url import SCHEMES
+from perdure.store.remote.address import SCHEMES as REMOTE_SCHEMES
+from perdure.store.remote.address import parse_address
 
 DATABASE_NAME = "perdure.db"
 FOLDER_NAME = ".perdure"
@@ -19,7 +21,8 @@ MEMORY = ":memory:"
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
-_PARAMETER = re.compile(r"\?[\w.-]+=")
+_PARAMETER = re.compile(r"\?[\w.-]+=|\.\w+#[^/.]*$")
+"""`?mode=ro`, or the fragment of a URL behind a file extension. `c#/x.db` and `x#1.db` are file names."""
 _CREDENTIALS = re.compile(r"[^/]+:[^/]*@")
 _CONNINFO = re.compile(r"(?:host|hostaddr|port|dbname|user|password|service|sslmode)\s*=")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -122,7 +125,9 @@ def _address_of_text(text: str) -> str:
         sqlite_path(text)
         _refuse_parameters(rest[1:])
         _refuse_folder(rest[1:])
-    elif scheme.lower() in ("sqlite", "file", "http", "https", *SCHEMES) and scheme not in SCHEMES:
+    elif scheme in REMOTE_SCHEMES:
+        parse_address(text)
+    elif scheme.lower() in ("sqlite", "file", *REMOTE_SCHEMES, *SCHEMES) and scheme not in SCHEMES:
         _refuse(f"{scheme}:// is not a kind of store that this version supports", _advice(scheme))
     return text
 
@@ -162,11 +167,14 @@ def _refuse_one_slash(scheme: str) -> NoReturn:
 
 
 def _refuse_parameters(text: str) -> None:
-    """Refuse `x.db?mode=ro`, unless a file or a folder has that very name."""
+    """Refuse `x.db?mode=ro` and `x.db#part`, unless a file or a folder has that very name."""
     path = os.path.abspath(os.path.expanduser(text))
     folder = os.path.dirname(path)
-    if _PARAMETER.search(text) and not (os.path.exists(path) or ("?" in folder and os.path.isdir(folder))):
-        _refuse(f"{text}: a file name takes no parameters", "remove the ? and everything after it")
+    found = _PARAMETER.search(text)
+    if found is None or os.path.exists(path) or ("?" in folder and os.path.isdir(folder)):
+        return
+    mark = "?" if "?" in found[0] else "#"
+    _refuse(f"{text}: a file name takes no parameters", f"remove the {mark} and everything after it")
 
 
 def _refuse_folder(text: str) -> None:
@@ -179,8 +187,8 @@ def _advice(scheme: str) -> str:
     known = scheme.lower()
     if known in SCHEMES:
         return "write postgresql://user@host/database"
-    if known in ("http", "https"):
-        return "this address cannot be a store: use a file, or postgresql://user@host/database"
+    if known in REMOTE_SCHEMES:
+        return f"write {known}://host:8321 for a server that `perdure serve` runs"
     if known in ("sqlite", "file"):
         return "write sqlite:///path with three slashes, or the path alone"
     return f"use sqlite:///path or postgresql://...; a file of that name is ./{scheme}:..."

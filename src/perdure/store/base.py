@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 import struct
-import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from hashlib import blake2b
+from threading import get_ident
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -75,25 +76,23 @@ def is_storable_name(text: str) -> bool:
     return _UNKEPT.search(text) is None
 
 
-class _DecidingThread(threading.local):
-    now = False
-
-
-_DECIDING = _DecidingThread()
+_deciding: set[int] = set()
+"""Threads inside `decide`; nearly always empty, which takes less than asking for something thread-local."""
 
 
 def decide(make: Callable[[Any], Any], value: Any) -> Any:
     """Call a user's function inside a commit. It may read; a write would deadlock with this commit."""
-    _DECIDING.now = True
+    me = get_ident()
+    _deciding.add(me)
     try:
         return make(value)
     finally:
-        _DECIDING.now = False
+        _deciding.discard(me)
 
 
 def check_not_deciding() -> None:
     """Raise WriteInsideUpdate inside `decide`. Called before every write, buffered ones too."""
-    if _DECIDING.now:
+    if _deciding and get_ident() in _deciding:
         raise WriteInsideUpdate
 
 
@@ -177,7 +176,7 @@ class Store(ABC):
     url: str
     clock: Clock
     secret: bytes
-    """The key of the hash that makes object ids."""
+    """Made with the store; it never leaves the process that has the database open."""
     identity: str
     """Names the store in seals, so that a seal is valid for one store only."""
     fenced: StoreFenced | None = None
@@ -192,16 +191,27 @@ class Store(ABC):
     """Called before every commit, which it may refuse; used for dry runs."""
     read_only: str = ""
     """Why the store is read-only; empty if it is writable."""
+    _content_key: bytes | None = None
     one_host: bool = True
     """Whether all processes that use it are on this machine, so that another boot id is a past one."""
+    commits: int = 0
+    """Units of work that this process has committed. Several may share one transaction and its fsync."""
 
     def __init__(self) -> None:
         self._closed = self._forked = False
         _OPEN.add(self)
 
+    @property
+    def content_key(self) -> bytes:
+        """The key of the hashes that stand for content, such as object ids. Clients of a server receive it."""
+        if self._content_key is None:
+            self._content_key = blake2b(key=self.secret[:64], person=b"perdure content", digest_size=32).digest()
+        return self._content_key
+
     def submit(self, unit: UnitOfWork[T]) -> T:
         """Commit from a thread. When this returns, the unit is durable."""
-        self._check_usable()
+        if self._closed or self._forked or _deciding or self.fenced is not None or self.rolled_back is not None:
+            self._check_usable()
         if self.guard is not None:
             self.guard()
         if failpoints.hook is not None:
@@ -209,6 +219,7 @@ class Store(ABC):
         held = interrupts.hold()
         try:
             result = self._submit(unit)
+            self.commits += 1
             if failpoints.hook is not None:
                 reach(unit.site, CommitMoment.AFTER)
         finally:
@@ -224,6 +235,7 @@ class Store(ABC):
         if failpoints.hook is not None:
             reach(unit.site, CommitMoment.BEFORE)
         result = await self._submit_async(unit)
+        self.commits += 1
         if failpoints.hook is not None:
             reach(unit.site, CommitMoment.AFTER)
         return result
@@ -241,7 +253,7 @@ class Store(ABC):
         """Run a named query outside any transaction; it sees everything committed so far."""
 
     def read_all(self, queries: Sequence[Statement]) -> list[Rows]:
-        """Run independent queries; on a server in one round trip."""
+        """Run queries on one snapshot, so that no row is seen twice or missed; on a server in one round trip."""
         return [self.read(query.name, query.args) for query in queries]
 
     def scan(self, name: str, args: tuple[Any, ...], consume: Callable[[Iterable[Row]], T]) -> T:
@@ -311,8 +323,8 @@ class Store(ABC):
     def _check_usable(self) -> None:
         if self._closed or self._forked:
             self._check_open()
-        if _DECIDING.now:
-            raise WriteInsideUpdate
+        if _deciding:
+            check_not_deciding()
         if self.fenced is not None:
             raise StoreFenced(self.fenced.message, hint=self.fenced.hint)
         if self.rolled_back is not None:
@@ -336,6 +348,7 @@ def _after_fork_in_child() -> None:
         if not store._closed:  # the descriptors of a closed store may be in use elsewhere by now
             store._abandon()
     _OPEN.clear()
+    _deciding.intersection_update((get_ident(),))  # a new thread may get the number of one that is gone
 
 
 call_after_fork(_after_fork_in_child)

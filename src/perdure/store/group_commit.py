@@ -158,12 +158,14 @@ class Committer:
 
     def _commit_queue(self, mine: CommitTicket | None) -> None:
         batch, queue = self._batch, self._queue
-        while queue and len(batch) < BATCH_COMMITS_MAX:
+        while queue:
             first = queue[0]
             # In this order, an interrupted ticket is in both lists, never in none.
             if not first.settled and not first.given_up:
                 batch.append(first)
             queue.popleft()
+            if len(batch) == BATCH_COMMITS_MAX:
+                break
         if not batch:
             return
         try:
@@ -181,15 +183,15 @@ class Committer:
 
     def _settle(self, failure: BaseException | None) -> None:
         """Settle every ticket of the batch; a failure counts only if the transaction has not ended."""
-        batch = self._batch
-        loops = False
+        batch, loops = self._batch, False
         for ticket in batch:
             if not ticket.settled:
                 if failure is not None and not batch.ended:
                     ticket.error = failure
                 ticket.unit.settle(ticket.error is None)
                 ticket.settled = True
-            loops = loops or ticket.future is not None
+            if ticket.future is not None:
+                loops = True
             if ticket.wake is not None:
                 _wake(ticket.wake)
         if loops:

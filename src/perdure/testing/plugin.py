@@ -48,6 +48,8 @@ def pytest_sessionfinish() -> None:
 
 
 def _make_copier(url: str) -> Callable[[Path], str]:
+    if url.startswith(("http://", "https://")):  # the name of a tenant
+        return lambda folder: url.format(new=f"perdure-{_session}-{next(_numbers)}", folder=folder)
     return lambda folder: url.format(new=f"perdure_{_session}_{next(_numbers)}", folder=folder)
 
 

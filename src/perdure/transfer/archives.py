@@ -59,7 +59,7 @@ class AgentArchives:
         self.count = 0
 
     def see(self, line: ExportEntry) -> None:
-        """Look at an entry of the agent: one that records dropped memories is all that names their archive."""
+        """Note the memories that an entry dropped: no other entry names their archive."""
         record = r.decode(line.kind, line.body) if line.kind == r.EntryKind.MEMORY_FORGOTTEN and line.body else None
         if isinstance(record, r.MemoryForgotten) and record.reason == LET_GO and record.ids:
             found = [which for which in record.ids if which in self._there]

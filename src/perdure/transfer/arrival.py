@@ -385,7 +385,7 @@ class _EntryImporter:
         if isinstance(record, r.MemoryKept):
             # The sketch that identifies repetitions is keyed with the secret of the store.
             text = yield from self._text_of(record)
-            return msgspec.structs.replace(record, sketch=sketch_of(self._store.secret, text))
+            return msgspec.structs.replace(record, sketch=sketch_of(self._store.content_key, text))
         if isinstance(record, r.StreamCompacted):
             kept = b"".join(self._kept) if tells else record.kept
             name = archive.name_at(self._store.identity, self.origin, record.archive) or record.archive

@@ -16,6 +16,7 @@ from perdure.journal import archive as archiving
 from perdure.journal.append import Append, StreamHead
 from perdure.journal.departures import departure, refuse_departed
 from perdure.journal.keys import file_message
+from perdure.kernel.names import check_storable_name
 from perdure.maintenance.compaction import writer_of
 from perdure.platform.bounded_lines import make_padding
 from perdure.platform.failpoints import CommitMoment, Site, reach
@@ -112,6 +113,7 @@ def cancel_departure(engine: Engine) -> None:
 
 def retire(engine: Engine, reason: str = "") -> None:
     """Stop accepting writes for the agent."""
+    check_storable_name(reason, "a reason")
     if not engine.is_known():
         raise AgentNotFound(f"the store has no agent {engine.name!r}")
     engine.store.submit(LeaveStore(engine, r.AgentLeft("retired", "", find_current_user(), reason)))

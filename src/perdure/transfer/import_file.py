@@ -88,7 +88,8 @@ def import_agent(
     """Import the agent of a file under the name of the engine. If refused or interrupted, nothing remains."""
     told: ImportProgress = tell or (lambda what, done, total: None)
     file = check(path, partial(told, "checking"))
-    _require_signature(file, accept_unsigned)
+    if refused := find_refusal(file, accept_unsigned):
+        raise refused
     unlocked = _unlock_key(file, passphrase)
     _refuse_forgery(engine, file)
     if file.header.move and file.header.store == engine.store.identity and file.agent == engine.name:
@@ -168,18 +169,19 @@ class _AgentImport:
         return any(arrival.file == self._file.end.sha256 for _, arrival in arrivals_in(store, first_number(rows)))
 
 
-def _require_signature(file: VerifiedExport, accepted: bool) -> None:
-    """Raise for an unsigned file, unless accepted: nothing proves who wrote it."""
+def find_refusal(file: VerifiedExport, accepted: bool) -> ExportUnsigned | None:
+    """Return the error for an unsigned file, unless accepted: nothing proves who wrote it."""
     if file.signed:
-        return
+        return None
     if file.header.private_key:
-        raise ExportUnsigned(
+        return ExportUnsigned(
             f"{file.path} holds the private key of agent {file.agent!r}, but is not signed with it: "
             "the file was changed; nothing was imported",
             hint="use another copy of it, or export the agent again",
         )
     if not accepted:
-        raise ExportUnsigned(f"{file.path} is not signed by agent {file.agent!r}; nothing was imported")
+        return ExportUnsigned(f"{file.path} is not signed by agent {file.agent!r}; nothing was imported")
+    return None
 
 
 def _refuse_forgery(engine: Engine, file: VerifiedExport) -> None:

@@ -1,1 +1,1 @@
-"""Values and their limits: codec, clock, durations, tokens, prices, text. Imports nothing of ours but errors."""
+"""Values and their limits: codec, clock, durations, tokens, limits, text. Imports nothing of ours but errors."""

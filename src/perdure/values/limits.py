@@ -44,6 +44,18 @@ BATCH_COMMITS_MAX = 256
 LEASE_SECONDS = 30.0
 """How long a holder that cannot be examined (another host or pid namespace) counts as alive."""
 
+CLIENT_LEASE_SECONDS_MIN = 1.0
+"""The shortest lease that a client of a server can ask for; the longest is LEASE_SECONDS."""
+
+CLIENT_NAME_CHARACTERS_MAX = 100
+"""The id that a client gives itself."""
+
+CLIENT_CALLS_AT_ONCE_MAX = 1000
+"""Calls with the same name and arguments that a client may have under way."""
+
+CLIENT_LOOK_SECONDS = 1.0
+"""How often a client asks again while a person is asked."""
+
 HEARTBEAT_SECONDS = 10.0
 """How often a holder renews; three missed renewals lose the lease."""
 
@@ -302,3 +314,6 @@ READ_SECOND_BYTES = 1_000_000
 
 READ_ONLY_COPY_BYTES_MAX = 10_000_000_000
 """A store on read-only media is copied with its log to be read, up to this size and half of the free space."""
+
+PLAYBOOK_STEPS_MAX = 200
+"""Steps of a playbook: its whole text is one value."""

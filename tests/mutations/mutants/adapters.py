@@ -6,7 +6,53 @@ from tests.mutations.mutant import mutant
 
 TOOLS = "adapters/test_durable_tools.py::"
 
+CAPTURED = "adapters/test_capture.py::"
+
+PLAYED = "adapters/test_frameworks.py::test_a_killed_turn_goes_on_without_repeating_anything"
+
 MUTANTS = (
+    mutant(
+        "captured-answers-are-paid-again",
+        "an answer that was captured is not looked up",
+        CAPTURED + "test_equal_requests_are_different_calls[httpx2]",
+        "perdure.http_capture.calls:CapturedCall.find",
+        ("find_recorded(self.run, self.frame, self.call)", "None"),
+    ),
+    mutant(
+        "failed-calls-keep-their-number",
+        "a call that failed counts as one, so that its retry is not found again",
+        CAPTURED + "test_errors_and_cut_streams_are_not_recorded",
+        "perdure.http_capture.calls:CapturedCall.release",
+        ("not self._settled", "False"),
+    ),
+    mutant(
+        "every-host-is-captured",
+        "calls to hosts that are no providers are recorded",
+        CAPTURED + "test_other_hosts_are_left_alone",
+        "perdure.http_capture.hosts:find_provider",
+        ("return None", 'return "openai"'),
+    ),
+    mutant(
+        "a-mismatch-is-not-noticed",
+        "a restarted program that asks something else goes on unnoticed",
+        CAPTURED + "test_a_mismatch_is_warned_about_and_paid",
+        "perdure.http_capture.calls:RunCalls.find_other",
+        ("self._at.get(position)", "None"),
+    ),
+    mutant(
+        "recorded-answers-are-asked-for",
+        "an answer of a client that the run has is paid for again",
+        PLAYED + "[anthropic-after]",
+        "perdure.adapters.http_recording:OpenCall.recorded",
+        ("return is_recorded(self.run, self.frame, self.call)", "return False"),
+    ),
+    mutant(
+        "streams-are-not-kept",
+        "a whole stream of a client is taken for one that was cut",
+        PLAYED + "[anthropic-stream]",
+        "perdure.adapters.recorded_answers:StreamTee.take",
+        ("self.held += chunk", "pass"),
+    ),
     mutant(
         "unsafe-default-unnamed",
         "a graph runs with a durability that loses checkpoints, and nobody says so",

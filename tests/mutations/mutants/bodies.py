@@ -39,6 +39,13 @@ MUTANTS = (
         ("task.done() or task.get_loop().is_closed()", "True"),
     ),
     mutant(
+        "entered-contexts-not-tracked",
+        "an effect is begun again while a thread of another library is still at it",
+        OF_BODIES + "test_after_a_timeout_what_the_body_started_is_waited_for[sqlite-_by_anyio]",
+        "perdure.kernel.bodies:_is_entered",
+        ("return True", "return False"),
+    ),
+    mutant(
         "bound-threads-not-tracked",
         "an effect is begun again while a thread of run.bind is still at it",
         OF_BODIES + "test_what_a_body_of_a_synchronous_run_started_is_waited_for[sqlite-_in_bound_thread-True]",
@@ -85,7 +92,7 @@ MUTANTS = (
         "begun-after-the-end",
         "an effect begins although the block of its run was left",
         OF_LEAVING + "test_an_effect_that_was_about_to_begin_when_the_block_was_left_does_not[sqlite]",
-        "perdure.run.effect:_execute",
+        "perdure.run.effect:execute_body",
         ("run.leaving", "False"),
     ),
     mutant(

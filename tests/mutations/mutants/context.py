@@ -58,7 +58,7 @@ MUTANTS = (
         "a-compaction-hides-what-is-pinned",
         "what was pinned is not shown after a compaction",
         STORED + "test_a_compaction_is_an_operation_of_the_run[sqlite]",
-        "perdure.run.core:RunDataView._compact",
+        "perdure.run.data_view:RunDataView._compact",
         (
             "covers = frozenset(position for position in there if not self.pins.get(position))",
             "covers = frozenset(there)",

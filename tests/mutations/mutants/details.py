@@ -9,7 +9,7 @@ MUTANTS = (
         "lost-run-ends-in-silence",
         "a run that another process has taken seems to have finished",
         "conformance/test_nesting.py::test_a_run_that_was_lost_does_not_end_in_silence",
-        "perdure.run.ending:end_run",
+        "perdure.run.finish:end_run",
         ("if error is None:\n    raise", "if error is None:\n    pass"),
     ),
     mutant(
@@ -26,7 +26,7 @@ MUTANTS = (
             ""
             "conformance/test_nesting.py::test_a_failure_that_ended_the_run_is_tried_again_whatever_it_was_wrapped_in[sqlite-cause]"
         ),
-        "perdure.run.ending:_cause",
+        "perdure.run.finish:_cause",
         ("waiting += [inner for inner in (one.__cause__, one.__context__) if inner is not None]", ""),
     ),
     mutant(
@@ -36,7 +36,7 @@ MUTANTS = (
             ""
             "conformance/test_nesting.py::test_a_failure_that_ended_the_run_is_tried_again_whatever_it_was_wrapped_in[sqlite-group]"
         ),
-        "perdure.run.ending:_cause",
+        "perdure.run.finish:_cause",
         ('waiting += getattr(one, "exceptions", ())', ""),
     ),
     mutant(

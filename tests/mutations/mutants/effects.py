@@ -53,7 +53,7 @@ MUTANTS = (
     mutant(
         "not-done-believed-of-a-body-at-work",
         "an effect that timed out is run beside itself",
-        OF_EFFECTS + "test_a_timed_out_effect_is_in_doubt_and_not_done_is_not_believed_while_it_runs",
+        OF_EFFECTS + "test_not_done_is_not_believed_while_a_timed_out_body_runs",
         "perdure.run.effect:_handle_exception",
         ("believable = not run.bodies.is_running(recorded.seq)", "believable = True"),
     ),
@@ -177,8 +177,7 @@ MUTANTS = (
     mutant(
         "happened-forgotten",
         "an effect whose result could not be stored is run again when its check lags",
-        "conformance/test_effects_in_doubt.py::"
-        "test_an_effect_whose_result_cannot_be_stored_has_happened_and_is_not_repeated[sqlite-False]",
+        "conformance/test_effects_in_doubt.py::test_an_effect_with_an_unstorable_result_is_not_repeated[sqlite-False]",
         "perdure.run.doubt:_compute_holder_end",
         ("recorded.happened or run.bodies.is_running(recorded.seq)", "run.bodies.is_running(recorded.seq)"),
     ),
@@ -245,7 +244,7 @@ MUTANTS = (
         "two equal orders have one key, and the service drops the second",
         OF_EFFECTS + "test_equal_calls_have_different_keys",
         "perdure.run.effect:_intent_of",
-        ("run.clock.key", "call.ident.hex"),
+        ("run.make_key", "call.ident.hex"),
     ),
     mutant(
         "key-over-the-callers",
@@ -258,7 +257,7 @@ MUTANTS = (
         "attempts-of-an-effect-forgotten",
         "a crash gives a failing effect all its attempts anew",
         "conformance/test_effects_in_doubt.py::test_the_attempts_of_an_effect_are_counted_across_a_crash",
-        "perdure.run.effect:_execute",
+        "perdure.run.effect:execute_body",
         ("run, attempts = effect.run, recorded.attempts", "run, attempts = effect.run, 0"),
     ),
     mutant(

@@ -17,6 +17,27 @@ MUTANTS = (
         ("sight = self._presence.check_files()", "sight = PresenceState.SAME"),
     ),
     mutant(
+        "cut-log-not-noticed",
+        "a process goes on committing to a log that somebody has emptied",
+        FILES + "test_a_log_that_is_cut_short_stops_its_process_at_once[sqlite-log_emptied-sync]",
+        "perdure.store.sqlite.watch:StoreWatch.check_before_commit",
+        ("self._guard.is_log_cut()", "False"),
+    ),
+    mutant(
+        "other-index-not-noticed",
+        "two processes with different indexes of one log overwrite each other's commits",
+        FILES + "test_processes_with_different_indexes_of_the_log_lose_nothing_of_each_other",
+        "perdure.store.sqlite.watch:StoreWatch.check_before_commit",
+        ("not self._guard.has_index() and self._presence.is_index_replaced()", "False"),
+    ),
+    mutant(
+        "old-log-is-applied",
+        "the log of a replaced store damages the backup that was put in its place",
+        FILES + "test_a_backup_next_to_the_log_of_another_store_is_refused_unharmed",
+        "perdure.store.sqlite.watch:refuse_bad_files",
+        ("_refuse_old_log(path)", "pass"),
+    ),
+    mutant(
         "folder-not-looked-at",
         "what is acknowledged after somebody has exchanged the folder of a store is lost",
         PRESENCE + "test_files_that_are_gone_are_noticed",
@@ -49,7 +70,7 @@ MUTANTS = (
         "a mark that a power cut has torn accuses a sound store",
         MARK + "test_lines_are_found_again_behind_what_is_torn",
         "perdure.store.sqlite.mark:lines",
-        ("len(body) == length and zlib.crc32(body) == checksum", "len(body) == length"),
+        ("len(body) == length and crc32(body) == checksum", "len(body) == length"),
     ),
     mutant(
         "unsynced-mark-is-believed",
@@ -64,6 +85,20 @@ MUTANTS = (
         MARK + "test_after_compaction_nothing_is_missed",
         "perdure.store.sqlite.mark:_is_there",
         ("return int(compaction[0][0]) > head.last", "return False"),
+    ),
+    mutant(
+        "alarm-after-the-commit",
+        "a signal handler that raises after a commit makes the process forget it: the next entry takes its number",
+        "unit/test_store_commit.py::test_an_alarm_just_after_the_commit_leaves_the_head_where_it_is",
+        "perdure.store.sqlite.store:SqliteStore._commit",
+        ("not isinstance(error, apsw.Error)", "False"),
+    ),
+    mutant(
+        "adopt-does-not-verify",
+        "a store that a copy has damaged is adopted as if it were sound",
+        "unit/test_cli_store_admin.py::test_a_damaged_copy_is_not_adopted_unless_somebody_insists",
+        "perdure.cli.store_admin:adopt",
+        ("damage and not accept_damage", "False"),
     ),
     mutant(
         "adopt-forgets-the-doubt",

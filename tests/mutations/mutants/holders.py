@@ -62,6 +62,27 @@ MUTANTS = (
         hangs=True,
     ),
     mutant(
+        "close-interrupts-a-beat",
+        "closing an agent while its heart beats fails, because a connection is in use",
+        LEASES + "test_closing_waits_for_a_beat_in_progress",
+        "perdure.journal.leases:LeaseKeeper.stop_heartbeats",
+        ("self._heart.join(LEAVE_SECONDS_MAX)", "pass"),
+    ),
+    mutant(
+        "lists-of-many-moments",
+        "a run whose status changes is listed twice, or not at all",
+        "conformance/test_run_lists.py::test_a_run_whose_status_changes_is_listed_once",
+        "perdure.store.sqlite.readers:SqliteReaders._read_snapshot",
+        ('connection.execute("BEGIN")', "pass"),
+    ),
+    mutant(
+        "ended-is-crashed",
+        "a run that ends while it is listed is called crashed",
+        "conformance/test_run_lists.py::test_a_run_that_ends_while_it_is_listed_has_not_crashed",
+        "perdure.run.listing:summary_of",
+        ("now is not None and now != run", "False"),
+    ),
+    mutant(
         "heart-stops-at-a-failure",
         "after one failed renewal a process loses its runs",
         LEASES + "test_the_heart_goes_on_after_a_failed_beat",
@@ -74,7 +95,7 @@ MUTANTS = (
         "a process believes in its lease for longer than the others do",
         LEASES + "test_the_deadline_counts_from_before_the_commit",
         "perdure.journal.leases:LeaseKeeper.extend",
-        ("self._deadline = now + LEASE_MS  # from", "self._deadline = self._store.clock.boot_ms() + LEASE_MS  # from"),
+        ("self._deadline = now + self.lease_ms", "self._deadline = self._store.clock.boot_ms() + self.lease_ms"),
     ),
     mutant(
         "holders-swept-with-their-leases",
@@ -128,7 +149,7 @@ MUTANTS = (
         OBJECTS + "test_ids_tell_nothing_to_those_who_guess_the_content",
         "perdure.journal.objects:identify",
         (
-            "return blake2b(data, key=store.secret, digest_size=ID_BYTES).digest()",
+            "return blake2b(data, key=store.content_key, digest_size=ID_BYTES).digest()",
             "return blake2b(data, digest_size=ID_BYTES).digest()",
         ),
     ),

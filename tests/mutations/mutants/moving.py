@@ -102,7 +102,7 @@ MUTANTS = (
     mutant(
         "a-parked-run-waits-for-who-is-not-here",
         "an agent has moved, and a run of it waits for ever, for one that stayed",
-        "conformance/test_transfer_waits.py::test_a_parked_run_that_waits_for_who_stayed_says_so_and_goes_on_when_that_one_comes",
+        "conformance/test_transfer_waits.py::test_a_parked_run_waits_for_an_agent_left_behind",
         "perdure.journal.project:_project_parked",
         ('_task_moved(stream, "parked", 0 if lost else record.until)', '_task_moved(stream, "parked", record.until)'),
     ),
@@ -127,14 +127,14 @@ MUTANTS = (
         "an-unsigned-file-is-accepted",
         "anybody changes what an agent remembers, on its way",
         HOSTILE + "test_an_unsigned_file_is_imported_only_if_it_is_asked_for_by_name",
-        "perdure.transfer.import_file:_require_signature",
+        "perdure.transfer.import_file:find_refusal",
         ("not accepted", "False"),
     ),
     mutant(
         "a-forged-move-is-signed-by-the-key-inside-it",
         "whoever changes a moved file has the agent itself sign the forgery",
         HOSTILE + "test_a_forged_move_is_never_signed_by_the_key_inside_it",
-        "perdure.transfer.import_file:_require_signature",
+        "perdure.transfer.import_file:find_refusal",
         ("file.header.private_key", "False"),
     ),
     mutant(

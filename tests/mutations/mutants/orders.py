@@ -18,7 +18,7 @@ MUTANTS = (
         "a-withdrawn-effect-begins",
         "an effect begins although its intent was told that the run is cancelled",
         TESTS + "test_what_is_under_way_is_recorded_and_nothing_else_begins",
-        "perdure.run.effect:_execute",
+        "perdure.run.effect:execute_body",
         ("yield from _withdraw_if_told(run, call, attempts)", "pass"),
     ),
     mutant(
@@ -53,7 +53,7 @@ MUTANTS = (
         "resume-is-lost-in-a-pause",
         "a run that is resumed while its pause is written rests for ever",
         TESTS + "test_a_resume_that_comes_while_a_pause_is_written_need_not_be_said_again",
-        "perdure.run.ending:_resume_if_ordered",
+        "perdure.run.finish:_resume_if_ordered",
         ("resumes(orders)", "False"),
     ),
     mutant(

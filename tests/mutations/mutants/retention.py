@@ -50,7 +50,7 @@ MUTANTS = (
     mutant(
         "deletes-a-busy-thread",
         "gc deletes a thread that somebody has gone on with since it was found idle",
-        RETENTION + "test_threads_go_by_age_and_by_count_but_not_one_that_somebody_goes_on_with",
+        RETENTION + "test_threads_go_by_age_and_by_count_unless_in_use",
         "perdure.work.threads.prune:delete_idle",
         ("found is None or any(place.at > since for place in there)", "found is None"),
     ),

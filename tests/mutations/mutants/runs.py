@@ -25,8 +25,8 @@ MUTANTS = (
         "a refused write counts as written",
         OF_RUNS + "test_after_a_takeover_the_old_holder_commits_nothing",
         "perdure.store.sqlite.store:SqliteStore._statement",
-        ("if statement.must is not None and ...:\n    ...", ""),
-        Edit("perdure.store.sqlite.store:SqliteStore._statement", "raise statement.must() from error", "return []"),
+        ("if must is not None and changed != 1:\n    ...", ""),
+        Edit("perdure.store.sqlite.store:SqliteStore._statement", "raise must() from error", "return []"),
     ),
     mutant(
         "takeover-of-the-living",
@@ -65,7 +65,7 @@ MUTANTS = (
         "lease-kept-at-the-end",
         "an ended run stays busy for as long as its process lives",
         "conformance/test_leases.py::test_a_run_that_ended_is_free_while_its_process_lives_on",
-        "perdure.run.ending:_commit_end",
+        "perdure.run.finish:_commit_end",
         (
             "run.commit(Site.RUN_END, *whole, *entries, objects=objects, also=[release], seal=True, asks=asks)",
             "run.commit(Site.RUN_END, *whole, *entries, objects=objects, seal=True, asks=asks)",
@@ -96,7 +96,7 @@ MUTANTS = (
         "same-process-not-busy",
         "one process opens a run twice",
         OF_RUNS + "test_a_run_open_in_this_process_is_busy",
-        "perdure.run.lifecycle:ClaimRun._take_over",
+        "perdure.run.lifecycle:ClaimRun._find_own",
         ("seen.open_here", "False"),
         Edit("perdure.journal.takeover:RunLease.held", "return self.open_here", "return False"),
     ),
@@ -279,7 +279,7 @@ MUTANTS = (
     mutant(
         "enumerate-allowed",
         "enumerate counts from the first item not done after a resume",
-        "conformance/test_loop_positions.py::test_what_would_count_wrong_after_a_resume_is_refused_from_the_first_run_on",
+        "conformance/test_loop_positions.py::test_positions_that_a_resume_would_count_wrong_are_refused",
         "perdure.run.item:refuse_counting",
         ("isinstance(holder, _COUNTERS)", "False"),
     ),
@@ -315,7 +315,7 @@ MUTANTS = (
         "messages-in-order-of-landing",
         "a conversation is shuffled by a resume",
         OF_RUNS + "test_program_order_wins_between_an_item_and_its_steps",
-        "perdure.run.core:RunDataView.apply",
+        "perdure.run.data_view:RunDataView.apply",
         (
             "insort(self.messages, (write.position, write.value), key=lambda message: message[0])",
             "self.messages.append((write.position, write.value))",
@@ -357,7 +357,7 @@ MUTANTS = (
         "exception-finishes-the-run",
         "a failed run counts as finished",
         OF_RUNS + "test_an_exception_fails_the_run_resumably",
-        "perdure.run.ending:_make_last_entry",
+        "perdure.run.finish:_make_last_entry",
         ("error is None", "True"),
     ),
     mutant(
@@ -373,6 +373,13 @@ MUTANTS = (
         "conformance/test_async.py::test_sigterm_interrupts",
         "perdure.platform.interrupts:install_in_loop",
         ("asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _terminate)", "pass"),
+    ),
+    mutant(
+        "a-run-takes-the-programs-handler",
+        "after a run a server no longer stops in order",
+        "conformance/test_async.py::test_a_programs_own_handler_of_sigterm_stays",
+        "perdure.platform.interrupts:uninstall_in_loop",
+        ("not _tasks and _handled_in_loop", "not _tasks"),
     ),
     mutant(
         "two-children-at-a-time",

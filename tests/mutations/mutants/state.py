@@ -15,7 +15,7 @@ MUTANTS = (
         "a-copy-is-changed-in-silence",
         "run.state['seen'].append(x) is lost, and nobody is told",
         "conformance/test_state_copies.py::test_a_change_of_a_copy_is_told",
-        "perdure.run.ending:end_run",
+        "perdure.run.finish:end_run",
         ("yield Read(copies.check)", "pass"),
     ),
     mutant(
@@ -170,7 +170,7 @@ MUTANTS = (
         "the-last-stream-wins",
         "views made anew have old values, because streams are folded one after the other",
         STATE + "test_eight_processes_lose_nothing",
-        "perdure.store.sql.sqlite.queries:set_agent_state",
+        "perdure.store.sql.portable.queries:set_agent_state",
         ("WHERE excluded.revision > agent_state.revision;", "WHERE true;"),
     ),
     mutant(

@@ -78,20 +78,14 @@ MUTANTS = (
     mutant(
         "error-of-a-batch-swallowed",
         "a commit that failed counts as done",
-        (
-            ""
-            "conformance/test_tampered_journal.py::test_after_an_io_error_nothing_more_is_written_until_the_store_is_opened_again"
-        ),
+        ("conformance/test_tampered_journal.py::test_after_an_io_error_nothing_is_written_before_a_reopen"),
         "perdure.store.group_commit:Committer._settle",
         ("ticket.error = failure", "ticket.result = failure"),
     ),
     mutant(
         "not-fenced-after-an-io-error",
         "the process goes on writing to a file of which it does not know the content",
-        (
-            ""
-            "conformance/test_tampered_journal.py::test_after_an_io_error_nothing_more_is_written_until_the_store_is_opened_again"
-        ),
+        ("conformance/test_tampered_journal.py::test_after_an_io_error_nothing_is_written_before_a_reopen"),
         "perdure.store.sqlite.store:SqliteStore._fence",
         ("self.fenced = error", ""),
     ),

@@ -35,7 +35,7 @@ MUTANTS = (
         "swallowed-is-finished",
         "a program that catches everything ends well while it waits",
         TESTS + "test_code_that_catches_everything_is_parked_all_the_same",
-        "perdure.run.ending:end_run",
+        "perdure.run.finish:end_run",
         ("error = parking.left  # whatever became of it in the hands of the program", "pass"),
     ),
     mutant(

@@ -55,6 +55,13 @@ MUTANTS = (
         ("run.land(run.root, (message,))", "None"),
     ),
     mutant(
+        "a-closed-turn-goes-on",
+        "a failed turn is resumed after later ones, and takes back what they wrote to the thread's state",
+        "conformance/test_chat_threads.py::test_a_failed_turn_is_resumed_by_its_id_until_a_later_one_begins",
+        "perdure.work.threads.turn:_require_open",
+        ("not run.status.over", "False"),
+    ),
+    mutant(
         "a-doubtful-turn-is-given-up",
         "a new message closes a turn whose effect may have happened",
         CHAT + "test_a_turn_in_doubt_keeps_new_messages_in_the_queue",

@@ -61,7 +61,7 @@ MUTANTS = (
         "completed-before-it-is-recorded",
         "a step is called completed while nothing that it wrote is there",
         RESUME + "test_a_deployment_that_was_killed_does_not_run_its_tests_again",
-        "perdure.run.ending:_commit_end",
+        "perdure.run.finish:_commit_end",
         ("collect_final_writes(run.whole) if error is None else ((), (), ())", "((), (), ())"),
     ),
     mutant(

@@ -257,7 +257,7 @@ MUTANTS = (
         "an edited folder of another host stores what was forgotten once more",
         RACES + "test_a_folder_that_is_behind_does_not_bring_it_back",
         "perdure.presence.workspace.scan:_FileMerge._unforgotten",
-        ("return remove_forgotten(self._engine.store.secret, self._shelf.forgotten, text)", "return text"),
+        ("return remove_forgotten(self._engine.store.content_key, self._shelf.forgotten, text)", "return text"),
     ),
     mutant(
         "a-document-is-removed-because-it-has-the-text",

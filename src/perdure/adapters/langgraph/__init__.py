@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.errors import ExtraMissing
 
 if TYPE_CHECKING:
-    from perdure.adapters.langgraph.calls import effect_key
+    from perdure.adapters.call_policy import effect_key
     from perdure.adapters.langgraph.durable_tool import durable
     from perdure.adapters.langgraph.middleware import DurableTools
     from perdure.adapters.langgraph.migration import Migrated, migrate
@@ -29,7 +29,7 @@ _PLACES = {
     "PerdureSaver": "saver",
     "PerdureStore": "store",
     "durable": "durable_tool",
-    "effect_key": "calls",
+    "effect_key": ".call_policy",
     "migrate": "migration",
 }
 

@@ -5,62 +5,25 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any
 
 import msgspec
 
+from perdure.adapters.call_policy import AdapterCall, CallBody, CallPolicy, bind_key, perform_call
 from perdure.adapters.langgraph.location import GraphTask
 from perdure.adapters.langgraph.stored_messages import storable_result, warn_reduced
 from perdure.adapters.langgraph.trail import CallTrail, TrailCall, refuse_possible_repeats, trail_of, write
-from perdure.errors import Diverged, EffectInsideStep, InDoubt, NotDone, NotStorable, PerdureError
+from perdure.errors import Diverged, EffectInsideStep, NotDone, NotStorable, PerdureError
 from perdure.kernel.engine import Engine
 from perdure.kernel.program_line import format_call
 from perdure.kernel.protocol import Protocol, drive_async, drive_sync
 from perdure.kernel.scope import FRAME
 from perdure.run.core import RunCore
-from perdure.run.effect import call_effect
-from perdure.run.ending import end_run
-from perdure.run.function import CallOptions, CallSignature, DurableFunction, Key
+from perdure.run.finish import end_run
+from perdure.run.function import Key
 from perdure.run.lifecycle import open_run
-from perdure.run.outcome import EffectCall
-from perdure.run.step import call_step
 from perdure.values import codec
 from perdure.values.codec.refusals import type_name
-
-_KEY: ContextVar[str] = ContextVar("perdure_effect_key", default="")
-
-
-def effect_key() -> str:
-    """Return the idempotency key of the current tool call. It is the same after a retry. Empty outside a tool call.
-
-    >>> def pay(amount: int) -> str:
-    ...     return bank.transfer(amount, idempotency_key=effect_key())
-    """
-    return _KEY.get()
-
-
-class CallPolicy(msgspec.Struct, frozen=True):
-    """How a call is executed, and what happens when its outcome is unknown."""
-
-    effect: bool = True
-    check: Callable[..., Any] | None = None
-    on_doubt: str = "ask"
-    not_done: tuple[type[BaseException], ...] = ()
-    on_change: str = "error"
-    wait: float | None = 0.0
-
-    def options(self) -> CallOptions:
-        """Return the options of the step or effect."""
-        if not self.effect:
-            return CallOptions(id="call")
-        return CallOptions(
-            id="call",
-            check=self.check,
-            in_doubt=self.on_doubt,
-            not_done=self.not_done,
-            on_change=None if self.on_change == "error" else self.on_change,
-        )
 
 
 class GraphCall(msgspec.Struct, frozen=True):
@@ -75,19 +38,8 @@ class GraphCall(msgspec.Struct, frozen=True):
     """Whether equal calls in one task count as several calls."""
 
 
-class EffectGivenUp(Exception):
-    """A person has decided that the outcome of an effect stays unknown."""
-
-
 class _Interrupted(NotDone):
     """The body waits for an answer that LangGraph supplies when it calls the body again."""
-
-
-class _KeywordSignature(CallSignature):
-    """Passes keyword arguments through unchanged. The key goes to the body."""
-
-    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        return dict(kwargs)
 
 
 class CallOutcome(msgspec.Struct, frozen=True):
@@ -96,10 +48,6 @@ class CallOutcome(msgspec.Struct, frozen=True):
     result: Any
     again: bool
     """Whether the call had been started before."""
-
-
-CallBody = Callable[[dict[str, Any], str], Any]
-"""The function to execute, called with the arguments and the key."""
 
 
 def do(engine: Engine, place: GraphTask, call: GraphCall, body: CallBody) -> CallOutcome:
@@ -135,13 +83,11 @@ def _bind_key(key: str) -> Iterator[None]:
     """Set the key for a body. An interrupt meant for LangGraph counts as "not done"."""
     from langgraph.errors import GraphBubbleUp
 
-    token = _KEY.set(key)
-    try:
-        yield
-    except GraphBubbleUp as error:
-        raise _Interrupted("it waits for an answer that LangGraph supplies on resume") from error
-    finally:
-        _KEY.reset(token)
+    with bind_key(key):
+        try:
+            yield
+        except GraphBubbleUp as error:
+            raise _Interrupted("it waits for an answer that LangGraph supplies on resume") from error
 
 
 @contextmanager
@@ -234,16 +180,8 @@ def _credit(trail: CallTrail, run: RunCore) -> None:
 
 
 def _perform(run: RunCore, call: GraphCall, body: Callable[..., Any]) -> Protocol[Any]:
-    options = call.policy.options()
-    definition = DurableFunction(call.name, body, call.policy.effect, _KeywordSignature(body, ()), options)
-    if not call.policy.effect:
-        return (yield from call_step(run.root, definition, options, (), {**call.arguments, "perdure_key": ""}))
-    try:
-        return (yield from call_effect(EffectCall(run, run.root, definition, options, (), call.arguments)))
-    except InDoubt as error:
-        if any(one.final for one in run.ledger.by_intent.values()):
-            raise EffectGivenUp(error.message) from error
-        raise
+    made = AdapterCall(call.name, call.arguments, call.policy, id="call")
+    return (yield from perform_call(run, run.root, made, body))
 
 
 def _leave(run: RunCore, trail: CallTrail, entry: TrailCall, error: BaseException) -> Protocol[None]:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.tools import BaseTool
 
+from perdure.adapters.call_policy import CallPolicy, EffectGivenUp
 from perdure.adapters.langgraph import known_types
-from perdure.adapters.langgraph.calls import CallPolicy, EffectGivenUp, GraphCall, ado, digest_of, do
+from perdure.adapters.langgraph.calls import GraphCall, ado, digest_of, do
 from perdure.adapters.langgraph.location import GraphTask, place_of
 from perdure.adapters.langgraph.results import make_abandoned_message, message_of
 from perdure.errors import InDoubt, NotDurable, WrongType
@@ -52,7 +53,7 @@ def durable(
     - `agent` defaults to the agent of the graph's PerdureSaver.
     """
     policy = CallPolicy(not step, check, on_doubt, not_done, on_change, wait)
-    policy.options()  # report a mistake here, not at the first call
+    policy.options(None)  # report a mistake here, not at the first call
     known_types.learn()
     engine = None if agent is None else agent._engine
     if isinstance(tool, BaseTool):

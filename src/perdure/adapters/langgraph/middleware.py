@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
 
+from perdure.adapters.call_policy import CallPolicy, EffectGivenUp
 from perdure.adapters.langgraph import known_types
-from perdure.adapters.langgraph.calls import CallOutcome, CallPolicy, EffectGivenUp, GraphCall, ado, digest_of, do
+from perdure.adapters.langgraph.calls import CallOutcome, GraphCall, ado, digest_of, do
 from perdure.adapters.langgraph.durable_tool import DurableTool, KeyedTool, select_model_arguments, tool_call
 from perdure.adapters.langgraph.location import GraphTask, place_of
 from perdure.adapters.langgraph.model_answers import answer_of, parts_of
@@ -70,7 +71,7 @@ class DurableTools(AgentMiddleware[Any, Any, Any]):
         self._on_doubt, self._checks, self._steps = on_doubt, dict(checks or {}), frozenset(steps)
         self._policy = CallPolicy(True, None, "ask", not_done, on_change, wait)
         for name in {"", *self._steps, *self._checks, *(on_doubt if isinstance(on_doubt, Mapping) else ())}:
-            self._policy_of(name).options()  # report a mistake here, not at the first call
+            self._policy_of(name).options(None)  # report a mistake here, not at the first call
 
     def _policy_of(self, name: str) -> CallPolicy:
         doubt = self._on_doubt if isinstance(self._on_doubt, str) else self._on_doubt.get(name, "ask")

@@ -22,8 +22,8 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from perdure.adapters.langgraph import known_types
 from perdure.adapters.langgraph.checkpoints import SaverCheckpoints
-from perdure.adapters.langgraph.open_engine import AgentOrStore, EngineHolder
 from perdure.adapters.langgraph.serializers import CodecForm, CodecSerializer, SerdeForm
+from perdure.adapters.open_engine import AgentOrStore, EngineHolder
 from perdure.errors import NotDurableWarning, WrongValue
 from perdure.journal.retention_rules import RetentionRule
 from perdure.kernel.protocol import Protocol, drive_async, drive_sync, read_protocol

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from langgraph.store.base import NOT_PROVIDED, BaseStore, NotProvided, Op, PutOp, Result, TTLConfig
 
 from perdure.adapters.langgraph import known_types
-from perdure.adapters.langgraph.open_engine import AgentOrStore, EngineHolder
 from perdure.adapters.langgraph.store_index import StoreIndex
 from perdure.adapters.langgraph.store_ops import OperationBatch, locate_item
+from perdure.adapters.open_engine import AgentOrStore, EngineHolder
 from perdure.data import state
 from perdure.data.state import StateVersion
 from perdure.errors import WrongType, WrongValue

@@ -13,8 +13,8 @@ from perdure.api.aio.presence import AsyncAgentFiles
 from perdure.api.aio.run import ASYNC, AsyncRun, ExceptionTypes
 from perdure.api.aio.runs import AsyncRuns
 from perdure.api.aio.state import AsyncAgentState
-from perdure.api.aio.thread_access import AsyncThreadAccess
 from perdure.api.aio.transfer import AsyncAgentTransfer
+from perdure.api.aio.work_access import AsyncWorkAccess
 from perdure.data.checkpoints import AutosaveInterval, AutosavePace, parse_retention
 from perdure.errors import WrongValue
 from perdure.journal.keys import KeySource
@@ -24,7 +24,7 @@ from perdure.kernel.protocol import drive_async, read_protocol
 from perdure.run import answers, listing
 from perdure.run.declarations import Declarations
 from perdure.run.durable import Durable, make_durable
-from perdure.run.function import CallOptions, check_earlier_names
+from perdure.run.function import CallOptions, check_earlier_names, check_exceptions
 from perdure.run.usage import Savings, Usage, budget_of, savings_lines, savings_of, usage_lines, usage_of
 from perdure.store.base import Store
 from perdure.values import codec
@@ -39,14 +39,13 @@ if TYPE_CHECKING:
     from perdure.api.aio.memory import AsyncMemories
     from perdure.api.aio.tasks import AsyncQueues, AsyncTask
     from perdure.api.aio.worker import AsyncWorker
-    from perdure.api.aio.workflows import AsyncWorkflows
     from perdure.maintenance.retention import GcReport
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AsyncAgent(AsyncAgentFiles, AsyncAgentTransfer, AsyncThreadAccess):
+class AsyncAgent(AsyncAgentFiles, AsyncAgentTransfer, AsyncWorkAccess):
     """A durable identity: a name and a key in a store.
 
     >>> agent = AsyncAgent("travel", store="sqlite:///travel.db")
@@ -59,7 +58,8 @@ class AsyncAgent(AsyncAgentFiles, AsyncAgentTransfer, AsyncThreadAccess):
     The store is the argument, else `PERDURE_URL`, else the nearest `.perdure/` above the working folder, else
     `~/.perdure/perdure.db`. `durability="process"` survives a killed process, but not a power cut. `strict=True`
     refuses steps outside of runs. `single_home=True` refuses a store that was moved or copied. `types` declares data
-    classes that cannot be found by their module and name, such as those defined inside a function.
+    classes that cannot be found by their module and name, such as those defined inside a function. `api_key`, else
+    `PERDURE_API_KEY`, opens a store behind a server: `store="https://host:8321"`.
     """
 
     __slots__ = ("checkpoint", "runs", "state")
@@ -75,6 +75,7 @@ class AsyncAgent(AsyncAgentFiles, AsyncAgentTransfer, AsyncThreadAccess):
         single_home: bool = False,
         embedder: Any = None,
         types: Iterable[type] = (),
+        api_key: str | None = None,
     ) -> None:
         for cls in types:
             declare(cls)
@@ -86,6 +87,7 @@ class AsyncAgent(AsyncAgentFiles, AsyncAgentTransfer, AsyncThreadAccess):
                 strict=strict,
                 key=key,
                 single_home=single_home,
+                api_key=api_key,
             )
         )
         if embedder is not None:
@@ -123,13 +125,6 @@ class AsyncAgent(AsyncAgentFiles, AsyncAgentTransfer, AsyncThreadAccess):
         from perdure.api.aio.memory import AsyncMemories
 
         return AsyncMemories(self._engine)
-
-    @property
-    def workflows(self) -> AsyncWorkflows:
-        """Plans with a status for every step."""
-        from perdure.api.aio.workflows import AsyncWorkflows
-
-        return AsyncWorkflows(self._engine)
 
     @property
     def queues(self) -> AsyncQueues:
@@ -201,7 +196,7 @@ class AsyncAgent(AsyncAgentFiles, AsyncAgentTransfer, AsyncThreadAccess):
         A step whose result cannot be stored stays failed: repeating it would pay for it again. It runs again after
         `perdure retry RUN`, with a new `version`, or on every resume with `retry_unstorable=True`.
         """
-        codec.register_exception(*raises)
+        codec.register_exception(*check_exceptions("raises", raises))
         options = CallOptions(
             retries=retries,
             backoff=backoff,
@@ -269,14 +264,15 @@ class AsyncAgent(AsyncAgentFiles, AsyncAgentTransfer, AsyncThreadAccess):
         person, "retry" with the same key, or "fail". `not_done` lists exceptions that prove that nothing happened.
         After a rename, `was="old_name"` keeps started runs from repeating it; `was=()` declares that it is new.
         """
-        codec.register_exception(*raises, *not_done)
+        proofs = check_exceptions("not_done", not_done)
+        codec.register_exception(*check_exceptions("raises", raises), *proofs)
         options = CallOptions(
             retries=retries,
             backoff=backoff,
             timeout=timeout,
             check=check,
             in_doubt=in_doubt,
-            not_done=not_done,
+            not_done=proofs,
             outside=outside,
             on_change=on_change,
             was=check_earlier_names(was),

@@ -19,13 +19,14 @@ from perdure.run.conversation import SUMMED_UP
 from perdure.run.core import RunCore
 from perdure.run.function import CallOptions
 from perdure.values.attributes import KnownAttributes
+from perdure.values.numbers import seconds
 from perdure.work.tasks.definition import TaskOptions
 from perdure.work.threads import fork as forking
 from perdure.work.threads import history, thread_state
 from perdure.work.threads.conversations import QueuedInput, check_thread, read_index
 from perdure.work.threads.history import TurnInfo
 from perdure.work.threads.thread_state import DELETED
-from perdure.work.threads.turn import NO_INPUT, TurnRequest, enqueue, open_turn, reply, turn_before
+from perdure.work.threads.turn import NO_INPUT, TurnRequest, enqueue, open_turn, reply, reply_with_returned, turn_before
 
 if TYPE_CHECKING:
     from perdure.presence.context.compact import Compaction
@@ -241,6 +242,8 @@ class AsyncTurnFunction:
     ... async def chat(turn):
     ...     await turn.reply(await ask((await turn.context(budget=8000)).messages))
     >>> reply = await chat("user-123", "Book a flight to NYC")
+
+    A function that returns a value instead of calling `turn.reply` replies with it.
     """
 
     def __init__(self, engine: Engine, function: Callable[..., Any]) -> None:
@@ -299,12 +302,12 @@ class AsyncTurnFunction:
                 return turn.result
             # unasync: async-only
             made = self.__wrapped__(turn)
-            if is_awaitable(made):
-                await made
+            made = await made if is_awaitable(made) else made
             # unasync: end
             # unasync: sync-only
-            #: self.__wrapped__(turn)
+            #: made = self.__wrapped__(turn)
             # unasync: end
+            await drive_async(self._engine.store, reply_with_returned(turn._core, made))
             return turn.result
 
     def __repr__(self) -> str:
@@ -312,6 +315,7 @@ class AsyncTurnFunction:
 
 
 def _request(thread: str, given: Any, id: str | None, wait: float, on_unfinished: str) -> TurnRequest:
+    seconds("wait", wait)
     if id is not None:
         check_storable_name(id, "id=", empty=False, most=256)
     return TurnRequest(thread, given, id, on_unfinished, wait)

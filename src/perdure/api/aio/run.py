@@ -24,8 +24,8 @@ from perdure.presence.workspace.open_folder import home_of, item_done
 from perdure.run import usage, wait
 from perdure.run.core import RunCore
 from perdure.run.durable import Durable, make_durable
-from perdure.run.ending import end_run
-from perdure.run.function import CallOptions, check_earlier_names
+from perdure.run.finish import end_run
+from perdure.run.function import CallOptions, check_earlier_names, check_exceptions
 from perdure.run.item import EarlierLoopNames, ItemKey, ItemLoop, check_earlier_loops
 from perdure.run.lifecycle import open_run
 from perdure.run.order_handling import CleanupScope
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-ExceptionTypes = tuple[type[BaseException], ...]
+ExceptionTypes = type[BaseException] | tuple[type[BaseException], ...]
 
 # Whether a step made of a plain function is awaited.
 # unasync: async-only
@@ -317,7 +317,7 @@ class AsyncRun(AsyncRunContext, AsyncRunValues):
             timeout=timeout,
             check=check,
             in_doubt=in_doubt,
-            not_done=not_done,
+            not_done=check_exceptions("not_done", not_done),
             on_change=on_change,
             was=check_earlier_names(was),
         )

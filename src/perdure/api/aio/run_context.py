@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from perdure.errors import WrongType
 from perdure.run.conversation import SUMMED_UP
 from perdure.run.core import RunCore
 from perdure.run.function import CallOptions
@@ -21,6 +22,23 @@ class AsyncRunContext(KnownAttributes):
     """The methods of a run that build the context for a model. Their modules are imported on first use."""
 
     __slots__ = ()
+
+    # unasync: async-only
+    def __enter__(self) -> NoReturn:
+        raise WrongType(f"{type(self).__name__} needs `async with`", hint="or take Agent instead of AsyncAgent")
+
+    def __exit__(self, *error: object) -> None:
+        """Never called: Python looks it up before it enters the block."""
+
+    # unasync: end
+    # unasync: sync-only
+    #: def __aenter__(self) -> NoReturn:
+    #:     raise WrongType(f"{type(self).__name__} needs `with`", hint="or take AsyncAgent, for `async with`")
+    #:
+    #: def __aexit__(self, *error: object) -> None:
+    #:     """Never called: Python looks it up before it enters the block."""
+    #:
+    # unasync: end
 
     async def context(
         self,

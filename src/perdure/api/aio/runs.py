@@ -15,7 +15,7 @@ from perdure.run import answers, listing
 
 if TYPE_CHECKING:
     from perdure.presence.context.context import Context
-    from perdure.presence.handoff import Handoff
+    from perdure.presence.handoff import HandoffBrief
     from perdure.presence.handoff.progress import Progress
     from perdure.run.branches.compare import RunDiff
     from perdure.run.branches.fork import Fork
@@ -49,7 +49,7 @@ class AsyncRuns(AsyncFacade):
         """Return the result of a finished run, without replaying it."""
         return await self._read(lambda: listing.result_of(self._engine.store, self._engine.name, id))
 
-    async def handoff(self, id: str) -> Handoff:
+    async def handoff(self, id: str) -> HandoffBrief:
         """Return a brief for whoever continues a run: another process, a person, a model. `str()` is Markdown.
 
         >>> print(await agent.runs.handoff("trip-42"))

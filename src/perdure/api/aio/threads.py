@@ -12,6 +12,7 @@ from perdure.values.durations import Duration
 from perdure.work.threads import listing
 from perdure.work.threads import prune as pruning
 from perdure.work.threads import retention as retaining
+from perdure.work.threads.conversations import check_thread
 from perdure.work.threads.listing import PointInfo, ThreadInfo
 from perdure.work.threads.retention import ThreadRetention
 
@@ -58,7 +59,7 @@ class AsyncThreads(AsyncFacade):
 
         The turns of `agent.thread` are erased, as by `agent.thread(id).delete()`.
         """
-        return await self._do(retaining.delete(self._engine, thread))
+        return await self._do(retaining.delete(self._engine, check_thread(thread)))
 
     async def copy(self, source: str, target: str) -> int:
         """Copy a thread to another one and return how many checkpoints were copied. They share every value."""
@@ -69,7 +70,9 @@ class AsyncThreads(AsyncFacade):
 
         >>> await agent.threads.prune("trip-42", keep_last=10, keep_for="30d")
         """
-        return await self._do(retaining.shorten(self._engine, thread, parse_retention(keep_last, keep_for)))
+        return await self._do(
+            retaining.shorten(self._engine, check_thread(thread), parse_retention(keep_last, keep_for))
+        )
 
     async def retain(
         self,

@@ -14,8 +14,8 @@ from perdure.api.sync.presence import AgentFiles
 from perdure.api.sync.run import ASYNC, ExceptionTypes, Run
 from perdure.api.sync.runs import Runs
 from perdure.api.sync.state import AgentState
-from perdure.api.sync.thread_access import ThreadAccess
 from perdure.api.sync.transfer import AgentTransfer
+from perdure.api.sync.work_access import WorkAccess
 from perdure.data.checkpoints import AutosaveInterval, AutosavePace, parse_retention
 from perdure.errors import WrongValue
 from perdure.journal.keys import KeySource
@@ -25,7 +25,7 @@ from perdure.kernel.protocol import drive_sync, read_protocol
 from perdure.run import answers, listing
 from perdure.run.declarations import Declarations
 from perdure.run.durable import Durable, make_durable
-from perdure.run.function import CallOptions, check_earlier_names
+from perdure.run.function import CallOptions, check_earlier_names, check_exceptions
 from perdure.run.usage import Savings, Usage, budget_of, savings_lines, savings_of, usage_lines, usage_of
 from perdure.store.base import Store
 from perdure.values import codec
@@ -40,14 +40,13 @@ if TYPE_CHECKING:
     from perdure.api.sync.memory import Memories
     from perdure.api.sync.tasks import Queues, Task
     from perdure.api.sync.worker import Worker
-    from perdure.api.sync.workflows import Workflows
     from perdure.maintenance.retention import GcReport
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Agent(AgentFiles, AgentTransfer, ThreadAccess):
+class Agent(AgentFiles, AgentTransfer, WorkAccess):
     """A durable identity: a name and a key in a store.
 
     >>> agent = Agent("travel", store="sqlite:///travel.db")
@@ -60,7 +59,8 @@ class Agent(AgentFiles, AgentTransfer, ThreadAccess):
     The store is the argument, else `PERDURE_URL`, else the nearest `.perdure/` above the working folder, else
     `~/.perdure/perdure.db`. `durability="process"` survives a killed process, but not a power cut. `strict=True`
     refuses steps outside of runs. `single_home=True` refuses a store that was moved or copied. `types` declares data
-    classes that cannot be found by their module and name, such as those defined inside a function.
+    classes that cannot be found by their module and name, such as those defined inside a function. `api_key`, else
+    `PERDURE_API_KEY`, opens a store behind a server: `store="https://host:8321"`.
     """
 
     __slots__ = ("checkpoint", "runs", "state")
@@ -76,6 +76,7 @@ class Agent(AgentFiles, AgentTransfer, ThreadAccess):
         single_home: bool = False,
         embedder: Any = None,
         types: Iterable[type] = (),
+        api_key: str | None = None,
     ) -> None:
         for cls in types:
             declare(cls)
@@ -87,6 +88,7 @@ class Agent(AgentFiles, AgentTransfer, ThreadAccess):
                 strict=strict,
                 key=key,
                 single_home=single_home,
+                api_key=api_key,
             )
         )
         if embedder is not None:
@@ -124,13 +126,6 @@ class Agent(AgentFiles, AgentTransfer, ThreadAccess):
         from perdure.api.sync.memory import Memories
 
         return Memories(self._engine)
-
-    @property
-    def workflows(self) -> Workflows:
-        """Plans with a status for every step."""
-        from perdure.api.sync.workflows import Workflows
-
-        return Workflows(self._engine)
 
     @property
     def queues(self) -> Queues:
@@ -192,7 +187,7 @@ class Agent(AgentFiles, AgentTransfer, ThreadAccess):
         A step whose result cannot be stored stays failed: repeating it would pay for it again. It runs again after
         `perdure retry RUN`, with a new `version`, or on every resume with `retry_unstorable=True`.
         """
-        codec.register_exception(*raises)
+        codec.register_exception(*check_exceptions("raises", raises))
         options = CallOptions(
             retries=retries,
             backoff=backoff,
@@ -250,14 +245,15 @@ class Agent(AgentFiles, AgentTransfer, ThreadAccess):
         person, "retry" with the same key, or "fail". `not_done` lists exceptions that prove that nothing happened.
         After a rename, `was="old_name"` keeps started runs from repeating it; `was=()` declares that it is new.
         """
-        codec.register_exception(*raises, *not_done)
+        proofs = check_exceptions("not_done", not_done)
+        codec.register_exception(*check_exceptions("raises", raises), *proofs)
         options = CallOptions(
             retries=retries,
             backoff=backoff,
             timeout=timeout,
             check=check,
             in_doubt=in_doubt,
-            not_done=not_done,
+            not_done=proofs,
             outside=outside,
             on_change=on_change,
             was=check_earlier_names(was),

@@ -16,7 +16,7 @@ from perdure.run import answers, listing
 
 if TYPE_CHECKING:
     from perdure.presence.context.context import Context
-    from perdure.presence.handoff import Handoff
+    from perdure.presence.handoff import HandoffBrief
     from perdure.presence.handoff.progress import Progress
     from perdure.run.branches.compare import RunDiff
     from perdure.run.branches.fork import Fork
@@ -50,7 +50,7 @@ class Runs(Facade):
         """Return the result of a finished run, without replaying it."""
         return self._read(lambda: listing.result_of(self._engine.store, self._engine.name, id))
 
-    def handoff(self, id: str) -> Handoff:
+    def handoff(self, id: str) -> HandoffBrief:
         """Return a brief for whoever continues a run: another process, a person, a model. `str()` is Markdown.
 
         >>> print(agent.runs.handoff("trip-42"))

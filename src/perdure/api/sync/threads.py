@@ -13,6 +13,7 @@ from perdure.values.durations import Duration
 from perdure.work.threads import listing
 from perdure.work.threads import prune as pruning
 from perdure.work.threads import retention as retaining
+from perdure.work.threads.conversations import check_thread
 from perdure.work.threads.listing import PointInfo, ThreadInfo
 from perdure.work.threads.retention import ThreadRetention
 
@@ -57,7 +58,7 @@ class Threads(Facade):
 
         The turns of `agent.thread` are erased, as by `agent.thread(id).delete()`.
         """
-        return self._do(retaining.delete(self._engine, thread))
+        return self._do(retaining.delete(self._engine, check_thread(thread)))
 
     def copy(self, source: str, target: str) -> int:
         """Copy a thread to another one and return how many checkpoints were copied. They share every value."""
@@ -68,7 +69,7 @@ class Threads(Facade):
 
         >>> agent.threads.prune("trip-42", keep_last=10, keep_for="30d")
         """
-        return self._do(retaining.shorten(self._engine, thread, parse_retention(keep_last, keep_for)))
+        return self._do(retaining.shorten(self._engine, check_thread(thread), parse_retention(keep_last, keep_for)))
 
     def retain(
         self,

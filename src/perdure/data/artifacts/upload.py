@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from perdure.journal.artifact_writes import SaveArtifact, Upload, UploadChunk
 from perdure.journal.trees.streams import ChunkCutter, StreamBuilder
 from perdure.kernel.agent_write import enclosing_buffer, write
 from perdure.kernel.names import check_storable_name
-from perdure.kernel.protocol import Protocol, Read, Submit
+from perdure.kernel.protocol import Protocol, Read, Submit, Together, read_protocol
 from perdure.platform.failpoints import Site
 from perdure.store.base import FinalBatch, Script, Statement, UnitOfWork, is_storable_name
 from perdure.values.limits import ARTIFACT_BYTES_MAX, ARTIFACT_NOTE_CHARACTERS_MAX, UPLOAD_BATCH_BYTES
@@ -87,11 +88,27 @@ class ArtifactWrite:
     def write_all(self, source: ArtifactSource, progress: SaveProgress | None = None) -> Protocol[int]:
         """Write everything from a source, then commit. Returns the version."""
         parts = (part for block in source.blocks() for part in parts_of(block))
-        while (yield Read(self._fill, (parts,))):
+        full = yield Read(self._fill, (parts,))
+        while full:
             if progress is not None:
                 progress(self.size, source.size)
-            yield from self._flush()
+            full = yield from self._flush_and_fill(parts, overlap=source.again)
         return (yield from self.finish())
+
+    def _flush_and_fill(self, parts: Iterator[memoryview], *, overlap: bool) -> Protocol[bool]:
+        """Commit a batch and fill the next one. Returns whether that is full.
+
+        Cutting and hashing overlap with the commit, unless the user's own code yields the parts: that stays in its
+        thread.
+        """
+        batch = self._take_pending()
+        if not overlap:
+            yield from self._flush(batch)
+            full: bool = yield Read(self._fill, (parts,))
+            return full
+        jobs = (partial(self._flush, batch), partial(read_protocol, self._fill, parts))
+        _, full = [outcome.get() for outcome in (yield Together(jobs, len(jobs), stops=True))]
+        return full
 
     def _fill(self, parts: Iterator[memoryview]) -> bool:
         """Take parts until a batch is full. Returns whether it is."""
@@ -103,7 +120,7 @@ class ArtifactWrite:
             if self._blocked + len(part) < BLOCK_BYTES:
                 self._take(part)
             elif (yield Read(self._take, (part,))):
-                yield from self._flush()
+                yield from self._flush(self._take_pending())
 
     def _take(self, part: memoryview) -> bool:
         """Add a part and return whether the batch is full. The part is copied: its owner may reuse the memory."""
@@ -137,21 +154,20 @@ class ArtifactWrite:
 
     # -- commits out --------------------------------------------------------------------------------------------------
 
-    def _flush(self) -> Protocol[None]:
-        """Commit the collected chunks."""
+    def _flush(self, batch: dict[bytes, bytes]) -> Protocol[None]:
+        """Commit the chunks of a batch."""
         first = not self._upload
         if first:
             self._upload = int.from_bytes(self._engine.store.clock.salt()[:8], "big") >> 1 or 1
-        chunks, damaged = yield Read(self._chunks)
+        chunks, damaged = yield Read(self._chunks, (batch,))
         if damaged:
             yield Submit(_RepairChunks(damaged))
         # Registering as a holder shows that this process is alive: a body may run for days after an upload.
         engine = self._engine
         self.written += yield Submit(Upload(engine.lease_keeper, engine.store.clock, self._upload, chunks, first=first))
 
-    def _chunks(self) -> tuple[list[UploadChunk], list[UploadChunk]]:
+    def _chunks(self, batch: dict[bytes, bytes]) -> tuple[list[UploadChunk], list[UploadChunk]]:
         """Return the batch, compressed where new, and the chunks whose stored form is damaged."""
-        batch = self._take_pending()
         sound, damaged = self._find_stored(batch)
         chunks = [
             UploadChunk(identity, content, b"" if identity in sound else objects.compress(content))
@@ -184,7 +200,7 @@ class ArtifactWrite:
         """Commit the version, now or with the enclosing step. Returns its number, or 0 while it is buffered."""
         packed, owner = yield Read(self._end)
         if self._batch and (self._upload or self._batched > _SMALL_BYTES):
-            yield from self._flush()
+            yield from self._flush(self._take_pending())
         made = () if self._upload else (yield Read(self._statements))
         about = self._about
         put = SaveArtifact(

@@ -48,7 +48,7 @@ class Reduction(msgspec.Struct, frozen=True):
     """Identifies the reducer's code; None saves nothing."""
 
     def __post_init__(self) -> None:
-        if is_async(self.reducer):
+        if is_async(self.reducer) or not callable(self.reducer):
             raise WrongType(f"a reducer must be a plain function of (state, event), not {self.reducer!r}")
         if type(self.every) is not int or self.every < 1:
             raise WrongValue(f"every={self.every!r}: must be an int from 1")

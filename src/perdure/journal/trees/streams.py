@@ -20,7 +20,7 @@ from perdure.journal.trees.nodes import ENCODE, OBJECT_BYTES_MAX, PieceKind, Pie
 from perdure.journal.trees.split import TREE
 from perdure.store.base import Store
 
-CHUNK_LEAST: Final = 8 * 1024
+CHUNK_LEAST: Final = 16 * 1024
 CHUNK_MOST: Final = 128 * 1024
 """Size limits of a chunk; usually 32 KB. A change adds one or two chunks, and each costs a row."""
 
@@ -33,7 +33,7 @@ in text, JSON, digits, base64, integers and floating point numbers.
 """
 
 _WINDOW: Final = 48
-_CHANCE: Final = (400 << 32) // (24 * 1024)
+_CHANCE: Final = (400 << 32) // (16 * 1024)
 """A candidate is a cut if the hash of the bytes before it is below this."""
 
 _GROUP_LEAST: Final = 16

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 _WHOLE = (
     r.StepDone,
-    r.StepFailed,
+    r.StepFailedEntry,
     r.AttemptFailed,
     r.ItemDone,
     r.Wrote,
     r.RunFailed,
     r.RunInterrupted,
-    r.RunFinished,
+    r.RunFinishedEntry,
 )
 """Entries that a finished run no longer needs: without them it can be read, but not replayed.
 
@@ -139,7 +139,7 @@ class _CopySorter:
             return _REASONS.get(trace.kind, "the run's record needs it")
         if why := self._reliance.explain(stream, seq):
             return why
-        if stream in self._compaction and not isinstance(record, r.RunFinished):
+        if stream in self._compaction and not isinstance(record, r.RunFinishedEntry):
             return "its run was compacted, and its remaining entries are needed"
         if not all(self._is_plain(landing) or self._is_gone(landing) for landing in getattr(record, "landed", ())):
             return "the same entry holds a checkpoint, an artifact or a workflow"

@@ -277,7 +277,7 @@ _WRITES = {
 }
 _WORDS: tuple[tuple[tuple[type, ...], str, Callable[..., str]], ...] = (
     ((r.StepDone,), "step", lambda record: record.call.name),
-    ((r.StepFailed, r.AttemptFailed), "failed step", lambda record: record.call.name),
+    ((r.StepFailedEntry, r.AttemptFailed), "failed step", lambda record: record.call.name),
     ((r.EffectIntended,), "effect", lambda record: record.call.name),
     (
         (r.EffectDone, r.EffectFailed, r.EffectDoubted, r.EffectAgain),
@@ -293,7 +293,7 @@ _WORDS: tuple[tuple[tuple[type, ...], str, Callable[..., str]], ...] = (
     ((r.ThreadPut, r.ThreadWrote), "thread", lambda record: record.thread),
     ((r.MemoryKept, r.MemorySeen), "memory", lambda record: record.id),
     ((r.RunStarted, r.TaskQueued), "input", lambda record: record.run),
-    ((r.RunFinished,), "result", lambda record: ""),
+    ((r.RunFinishedEntry,), "result", lambda record: ""),
     ((r.RunFailed,), "failure", lambda record: ""),
     ((r.QuestionAsked, r.WaitBegan), "question", lambda record: ""),
     ((r.Answered, r.WaitEnded), "answer", lambda record: ""),

@@ -21,6 +21,7 @@ from perdure.journal.project_memories import encode_texts
 from perdure.journal.rebuild import rebuild
 from perdure.journal.trees import references
 from perdure.kernel.agent_write import land
+from perdure.kernel.names import check_storable_name
 from perdure.kernel.open_stream import commit_to_process_stream
 from perdure.kernel.protocol import Protocol, Read
 from perdure.memory import pieces
@@ -38,7 +39,7 @@ from perdure.memory.results import Memory, MemoryQuery
 from perdure.memory.visible import discard_pending
 from perdure.platform.failpoints import Site
 from perdure.records.memories import SuccessorErased
-from perdure.run.answers import find_current_user
+from perdure.run.answers import check_person
 from perdure.store.base import Script, Statement, UnitOfWork, check_not_deciding
 from perdure.store.rows import RelationRow, read_entry
 from perdure.values.limits import TRACES_MAX
@@ -153,6 +154,7 @@ def forget(
 ) -> Protocol[ForgetResult]:
     """Erase memories, and a text wherever else it occurs. Takes effect at once, even inside a step."""
     check_not_deciding()
+    told = check_storable_name(reason, "a reason"), check_person(by)
     waited = discard_pending(engine, which)
     if waited and which.ids:
         which = msgspec.structs.replace(
@@ -161,7 +163,7 @@ def forget(
         if not which.ids:
             return ForgetResult(waited)
     try:
-        done = yield from _forget_selected(engine, which, everywhere, redactor, (reason, by or find_current_user()))
+        done = yield from _forget_selected(engine, which, everywhere, redactor, told)
         return msgspec.structs.replace(done, ids=(*waited, *done.ids)) if waited else done
     finally:
         redactor.release()

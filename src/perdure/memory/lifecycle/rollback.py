@@ -15,6 +15,7 @@ import msgspec
 from perdure import records as r
 from perdure.journal.memory_writes import Retraction, SaveMemory
 from perdure.kernel.agent_write import write
+from perdure.kernel.names import check_storable_name
 from perdure.kernel.protocol import Protocol, Read
 from perdure.memory.arguments import MemoryRequest
 from perdure.memory.read import find_by_id, list_memories, marks_between
@@ -22,7 +23,7 @@ from perdure.memory.remember import make_writes
 from perdure.memory.results import Memory, MemoryQuery
 from perdure.platform.failpoints import Site
 from perdure.records.memories import SuccessorBridge
-from perdure.run.answers import find_current_user
+from perdure.run.answers import check_person
 from perdure.store.rows import RelationRow
 
 if TYPE_CHECKING:
@@ -71,7 +72,9 @@ def rollback(engine: Engine, bad: RollbackSelection, reason: str, by: str | None
     """Withdraw memories, at once or with the enclosing step."""
     if not (yield Read(engine.is_known)):
         return RollbackResult()
-    planned: _RollbackPlan | None = yield Read(_plan_rollback, (engine, bad, reason, by or find_current_user()))
+    planned: _RollbackPlan | None = yield Read(
+        _plan_rollback, (engine, bad, check_storable_name(reason, "a reason"), check_person(by))
+    )
     if planned is None:
         return RollbackResult()
     yield from write(engine, Site.MEMORY, [Retraction(planned.record), *planned.keeps])

@@ -10,7 +10,9 @@ commits nothing; a killed process loses a few uses and nothing else.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from perdure.platform.failpoints import Site
@@ -25,6 +27,7 @@ HALF_LIFE_DAYS = 30.0
 DAY_MS = 86_400_000
 ALWAYS = 1.0
 """The importance of memories that no rule drops."""
+_COUNTED: ContextVar[bool] = ContextVar("perdure_uses_counted", default=True)
 
 
 def worth(memory: MemoryRow, now: int) -> float:
@@ -63,13 +66,23 @@ def write_uses(engine: Engine) -> None:
 
 def note(engine: Engine, found: Iterable[Memory]) -> None:
     """Count a recall of some memories. Uncommitted memories are skipped: they may never be committed."""
-    if engine.store.read_only:
+    if engine.store.read_only or not _COUNTED.get():
         return
     now, recalled = engine.store.clock.wall_ms(), find_unrecorded_uses(engine)
     for memory in found:
         if memory.entry[0]:
             uses, _ = recalled.get(memory.id, (0, 0))
             recalled[memory.id] = (uses + 1, now)
+
+
+@contextmanager
+def leave_uncounted() -> Iterator[None]:
+    """Recall on behalf of somebody who may write nothing, not even that a memory was used."""
+    token = _COUNTED.set(False)
+    try:
+        yield
+    finally:
+        _COUNTED.reset(token)
 
 
 def flush_statements(engine: Engine) -> list[Statement]:

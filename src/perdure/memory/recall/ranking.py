@@ -4,7 +4,8 @@
     >>> today = date(2026, 11, 16)
     >>> texts = ["Ann: Where did you go?", "Bo: To Lisbon, by train.", "Ann: I stay at home."]
     >>> found = [piece for n, text in enumerate(texts) for _, piece in pieces(text, memory=n, place=n, day=today)]
-    >>> [hit.memory for hit in rank(question("Where did Bo go?", today), found, IndexStatistics.of(found), k=2)]
+    >>> statistics = IndexStatistics.from_pieces(found)
+    >>> [hit.memory for hit in rank(question("Where did Bo go?", today), found, statistics, k=2)]
     [1, 0]
 
 The parameters were tuned on conversations with known evidence and checked on long texts (`bench/recall`):
@@ -34,7 +35,7 @@ from perdure.memory.recall.lexical import IndexStatistics, MemoryPiece, RecallMa
 from perdure.memory.recall.terms import pieces as cut
 from perdure.memory.recall.terms import question_share, terms
 
-REST = 0.2
+REMAINDER_SHARE = 0.2
 """The share of the rest of a long text that counts towards the length of each part."""
 
 NEAR = 0.25
@@ -44,9 +45,13 @@ STANDS_IN = 0.8
 """The weight of a word with exactly the same meaning."""
 
 TIME = 0.4
+"""The weight of a matching time."""
+
 MEANING = 0.8
+"""The weight of similar vectors that a neural network made."""
+
 MEANING_OF_TABLE = 0.3
-"""The weights for a network's vectors, and for those of the bundled table, which already supplies related words."""
+"""The weight of similar vectors from the bundled table, which already supplies related words."""
 
 _OF_ANY_TIME = frozenset({"happen", "last", "next", "time", "dai"})
 """Words that a question about a time contains anyway: what happened last Tuesday?"""
@@ -54,7 +59,7 @@ _OF_ANY_TIME = frozenset({"happen", "last", "next", "time", "dai"})
 RelatedTerms = Callable[[str], Iterable[tuple[str, float]]]
 """Maps a term to related terms with their similarity, nearest first."""
 
-_WRITTEN_LARGE = re.compile(r"(?<=\S )[^\W\d_a-z][\w]+(?:['’]s?)?")
+_CAPITALISED = re.compile(r"(?<=\S )[^\W\d_a-z][\w]+(?:['’]s?)?")
 _ONE_WORD = re.compile(r"\w+(?:['’]s\b)?")
 
 
@@ -92,7 +97,7 @@ def pieces(
     made = []
     for n, (part, found) in enumerate(parts):
         # A part of a long text has more chances to match than a short text, so it counts as longer.
-        length = round(found.total() + REST * (whole - found.total()))
+        length = round(found.total() + REMAINDER_SHARE * (whole - found.total()))
         days = tuple(find_mentioned_times(part, day))
         made.append(
             (part, MemoryPiece(memory, place + n, thread, found | named, length, question_share(part), day, days))
@@ -110,7 +115,7 @@ def make_embedding_query(asked: RecallQuestion, scope: IndexStatistics) -> str:
     def keep_word(match: re.Match[str]) -> str:
         return " " if any(scope.is_common(term) for term in terms(match.group())) else match.group()
 
-    bare = _ONE_WORD.sub(keep_word, _WRITTEN_LARGE.sub(" ", asked.text))
+    bare = _ONE_WORD.sub(keep_word, _CAPITALISED.sub(" ", asked.text))
     return " ".join(bare.split()) if terms(bare) else asked.text
 
 

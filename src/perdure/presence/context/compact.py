@@ -14,7 +14,7 @@ from perdure.presence.context.conversation import summary_of
 from perdure.presence.context.measure import MeasuredMessage
 from perdure.presence.context.parse import TextPart
 from perdure.presence.context.refs import ref_to
-from perdure.presence.context.turns import RunTalk, Turns
+from perdure.presence.context.turns import RunTurns, Turns
 from perdure.run.conversation import UNDO, Conversation
 from perdure.run.core import RunCore
 from perdure.run.writes import decode_written, read_messages, write
@@ -71,9 +71,9 @@ def checked_keep(keep: object) -> None:
 
 
 def _plan(run: RunCore, speech: Conversation, keep: int, raw: bool) -> CompactionPlan:
-    talk = run.parts.get(RunTalk).talk or Turns(run.id, counter(None)[0], partial(decode_written, run))
+    talk = run.parts.get(RunTurns).turns or Turns(run.id, counter(None)[0], partial(decode_written, run))
     with talk.lock:
-        run.parts.get(RunTalk).talk = talk
+        run.parts.get(RunTurns).turns = talk
         talk.update(speech)
         upto = _boundary(talk, keep)
         old = tuple(one for one in talk.heard if _is_old(one, upto))
@@ -115,14 +115,14 @@ def record(run: RunCore, planned: CompactionPlan, told: Any) -> Protocol[Compact
 
 
 def _message(run: RunCore, planned: CompactionPlan, told: str | None) -> dict[str, str]:
-    talk = run.parts.get(RunTalk).talk
+    talk = run.parts.get(RunTurns).turns
     assert talk is not None
     text = f"[Summary of earlier messages; open {planned.ref}]\n{told}" if told and told.strip() else ""
     return {"role": "user", "content": text or summary_of(talk, planned.old, planned.ref, SUMMARY_TOKENS)}
 
 
 def _outcome(run: RunCore, speech: Conversation, planned: CompactionPlan) -> Compaction:
-    talk = run.parts.get(RunTalk).talk
+    talk = run.parts.get(RunTurns).turns
     assert talk is not None
     with talk.lock:
         talk.update(speech)

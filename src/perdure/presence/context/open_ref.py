@@ -13,7 +13,8 @@ from perdure.presence.context.context import transcript
 from perdure.presence.context.parse import ParsedMessage, TextPart, ToolResultPart, parse_message
 from perdure.presence.context.refs import MessageRef, parse
 from perdure.presence.context.thread_context import messages_at
-from perdure.run.core import RunCore, core_of, view_of
+from perdure.run.core import RunCore, core_of
+from perdure.run.data_view import view_of
 from perdure.run.history import effective
 from perdure.run.listing import require_run, summary_of
 from perdure.run.writes import decode_written, read_all_messages

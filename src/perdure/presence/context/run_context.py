@@ -31,9 +31,10 @@ from perdure.presence.context.thread_context import (
     summary_in_use,
     thread_of,
 )
-from perdure.presence.context.turns import RunTalk, Turns
+from perdure.presence.context.turns import RunTurns, Turns
 from perdure.run.conversation import Conversation
-from perdure.run.core import RunCore, view_of
+from perdure.run.core import RunCore
+from perdure.run.data_view import view_of
 from perdure.run.history import effective
 from perdure.run.listing import require_run, summary_of
 from perdure.run.writes import decode_written, read_messages, record_value
@@ -106,10 +107,10 @@ def _recorded(run: RunCore, request: ContextQuery, made: list[Context]) -> Proto
 
 def _built(run: RunCore, request: ContextQuery) -> Protocol[Context]:
     thread = thread_of(run)
-    talk = run.parts.get(RunTalk).talk
+    talk = run.parts.get(RunTurns).turns
     if talk is None or talk.count != request.count:
         name = thread.id if thread is not None else run.id
-        talk = run.parts.get(RunTalk).talk = Turns(name, request.count, partial(decode_written, run))
+        talk = run.parts.get(RunTurns).turns = Turns(name, request.count, partial(decode_written, run))
     speech = read_messages(run)
     if thread is not None:
         summary = yield Read(summary_in_use, (run, thread))

@@ -127,7 +127,7 @@ class Turns:
         self._windows.clear()
 
 
-class RunTalk:
+class RunTurns:
     """The measured conversation of an open run, kept between contexts."""
 
-    talk: Turns | None = None
+    turns: Turns | None = None

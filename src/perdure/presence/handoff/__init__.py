@@ -47,7 +47,7 @@ class HandoffDecision(msgspec.Struct, frozen=True):
     at: int
 
 
-class Handoff(msgspec.Struct, frozen=True):
+class HandoffBrief(msgspec.Struct, frozen=True):
     """A brief for whoever continues a run. `str()` of it is Markdown.
 
     >>> print(agent.runs.handoff("trip-42"))
@@ -79,7 +79,7 @@ class Handoff(msgspec.Struct, frozen=True):
     """Progress as reported with `run.progress` or edited by people."""
 
     def __repr__(self) -> str:
-        return f"<Handoff of run {self.summary.id!r} of {self.summary.agent!r}: {self.summary.status}>"
+        return f"<HandoffBrief of run {self.summary.id!r} of {self.summary.agent!r}: {self.summary.status}>"
 
     def __str__(self) -> str:
         return self.markdown()
@@ -95,12 +95,12 @@ def handoff_of(
     run_id: str,
     unpack: Callable[[bytes], Any] | None = None,
     progress: Progress | None = None,
-) -> Handoff:
+) -> HandoffBrief:
     """Build the brief of a run. `unpack` is for readers without the types of its values."""
     decode = unpack or partial(objects.unpack, store)
     info = get_run(store, agent, run_id, unpack=decode)
     calls, decisions = list(_calls(info.events)), list(_decisions(info.events))
-    return Handoff(
+    return HandoffBrief(
         summary=info.summary,
         store=hide_password(store.url) if is_postgres(store.url) else store.url,
         at=store.clock.wall_ms(),
@@ -174,7 +174,7 @@ def is_decision(kind: str) -> bool:
 class _HandoffPage:
     """Renders the page of one run. Empty parts are left out."""
 
-    def __init__(self, handoff: Handoff, level: int, at: int) -> None:
+    def __init__(self, handoff: HandoffBrief, level: int, at: int) -> None:
         self._handoff, self._run, self._level, self._at = handoff, handoff.summary, level, at
 
     def lines(self) -> list[str]:

@@ -9,7 +9,7 @@ import msgspec
 
 from perdure import records as r
 from perdure.journal.trees.tolerant_read import tolerant
-from perdure.presence.handoff import Handoff, handoff_of
+from perdure.presence.handoff import HandoffBrief, handoff_of
 from perdure.presence.handoff.progress import FLOW, Progress
 from perdure.records import StepStatus
 from perdure.store.base import Store
@@ -63,7 +63,7 @@ def _read_finished_runs(desk: AgentHandoff, shown: set[str]) -> dict[str, Progre
     return {name: complete_progress(_brief(desk, name), desk.read_progress(name)) for name in over[:OVER_TOLD]}
 
 
-def _brief(desk: AgentHandoff, run: str) -> Handoff:
+def _brief(desk: AgentHandoff, run: str) -> HandoffBrief:
     return handoff_of(desk.store, desk.agent, run, unpack=tolerant(desk.store), progress=desk.read_progress(run))
 
 
@@ -81,7 +81,7 @@ def progress_of(engine: Engine, run: str) -> Progress:
     return complete_progress(brief, brief.progress)
 
 
-def complete_progress(brief: Handoff, spoken: Progress) -> Progress:
+def complete_progress(brief: HandoffBrief, spoken: Progress) -> Progress:
     """Complete the reported progress of a run from its journal."""
     spoken = spoken.apply_status(brief.summary.status)
     known = {one.partition(" (")[0] for one in spoken.done}
@@ -100,7 +100,7 @@ def _format_count(name: str, count: int) -> str:
     return f"{name} ({count} times)" if count > 1 else name
 
 
-def _goal(brief: Handoff) -> str:
+def _goal(brief: HandoffBrief) -> str:
     given = brief.input
     if isinstance(given, Mapping):
         given = next((given[key] for key in ("goal", "task", "question", "prompt") if key in given), given)
@@ -108,7 +108,7 @@ def _goal(brief: Handoff) -> str:
     return _shorten(text) or f"run {brief.summary.id}"
 
 
-def _blockers(brief: Handoff) -> Iterator[str]:
+def _blockers(brief: HandoffBrief) -> Iterator[str]:
     for effect in brief.in_doubt:
         yield f"effect {effect.name} is in doubt: find out whether it happened"
     for question in () if brief.summary.status.over else brief.questions:
@@ -117,7 +117,7 @@ def _blockers(brief: Handoff) -> Iterator[str]:
         yield _shorten(f"failed: {brief.summary.error}")
 
 
-def _describe_next(brief: Handoff) -> str:
+def _describe_next(brief: HandoffBrief) -> str:
     run = brief.summary
     if run.status.over:
         return f"nothing: run {run.id} is {run.status}"
@@ -156,7 +156,7 @@ def _make_plan_progress(plan: WorkflowSnapshot, spoken: Progress | None) -> Prog
     return own.apply_report({**fields, **lists})
 
 
-def _iterate_last_finished(desk: AgentHandoff, steps: set[str]) -> Iterator[Handoff]:
+def _iterate_last_finished(desk: AgentHandoff, steps: set[str]) -> Iterator[HandoffBrief]:
     """Yield the run that finished last, if nothing is unfinished."""
     for run in desk.runs:
         if run.stream and not run.parent and run.id not in steps:

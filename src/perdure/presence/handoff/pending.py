@@ -12,7 +12,7 @@ from perdure.data.events.read import EventPages, EventQuery, EventReader, list_k
 from perdure.data.events.schemas import EventKinds
 from perdure.journal.retention_rules import OURS
 from perdure.journal.trees.tolerant_read import tolerant
-from perdure.presence.handoff import Handoff, code, handoff_of, is_decision, progress_lines, value
+from perdure.presence.handoff import HandoffBrief, code, handoff_of, is_decision, progress_lines, value
 from perdure.presence.handoff.gather import complete_progress
 from perdure.presence.handoff.progress import Progress, ProgressUpdate, read_all_progress
 from perdure.run.listing import RunSummary, list_runs
@@ -52,7 +52,7 @@ class AgentHandoff:
         """By run, the progress reported by it and by people."""
         self.heard: set[str] = set()
         """The runs with a report that is not in the journal yet."""
-        self.briefs: list[Handoff] = [
+        self.briefs: list[HandoffBrief] = [
             handoff_of(store, agent, run.id, unpack=self._unpack, progress=self.read_progress(run.id))
             for run in begun[:RUNS_TOLD]
         ]

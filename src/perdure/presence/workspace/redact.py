@@ -162,7 +162,7 @@ class _PastVersions:
         had = dict.fromkeys(texts)
         tainted = {place for key in last for place in self._find_tainted(key, had)}
         asks = {key: self._read_current(key) for key, place in last.items() if place in tainted}
-        lines = remember_digests(store.secret, shelf.forgotten, had, self._strike)
+        lines = remember_digests(store.content_key, shelf.forgotten, had, self._strike)
         return asks | ({FORGOTTEN_LINES: lines} if lines != shelf.forgotten else {})
 
     def _find_tainted(self, key: str, had: dict[str, None]) -> Iterator[tuple[int, int]]:

@@ -98,7 +98,7 @@ def marker_of(root: WorkspaceRoot) -> FolderMarker:
 def seal_of(engine: Engine) -> str:
     """Return the seal of an agent's folders."""
     name = engine.name.encode("utf-8", "surrogatepass")
-    return blake2b(name, key=engine.store.secret[:64], person=b"workspace", digest_size=16).hexdigest()
+    return blake2b(name, key=engine.store.content_key, person=b"workspace", digest_size=16).hexdigest()
 
 
 def is_sealed(engine: Engine, marker: FolderMarker) -> bool:
@@ -250,7 +250,7 @@ class _FileMerge:
     def _unforgotten(self, text: str, base: str | None) -> str:
         if base is not None:
             return text
-        return remove_forgotten(self._engine.store.secret, self._shelf.forgotten, text)
+        return remove_forgotten(self._engine.store.content_key, self._shelf.forgotten, text)
 
     @property
     def rendered(self) -> str:

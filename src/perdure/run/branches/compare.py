@@ -11,7 +11,7 @@ import msgspec
 from perdure.journal import objects
 from perdure.journal.lineage import lineage
 from perdure.journal.trees.diff import Change, diff
-from perdure.run.core import view_of
+from perdure.run.data_view import view_of
 from perdure.run.history import effective
 from perdure.run.ledger import Ledger, RecordedCall
 from perdure.run.listing import RunInfo, get_run

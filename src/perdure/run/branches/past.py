@@ -13,7 +13,7 @@ from perdure.journal import objects
 from perdure.journal.project import order_text
 from perdure.records.forks import OpenQuestion
 from perdure.run.branches.points import RunPoint, find_point
-from perdure.run.core import view_of
+from perdure.run.data_view import view_of
 from perdure.run.history import effective
 from perdure.run.ledger import Ledger
 from perdure.run.listing import EffectInDoubt, Question, RunInfo, get_run
@@ -22,13 +22,13 @@ from perdure.store.base import Store
 ValueUnpacker = Callable[[bytes], Any]
 
 _ENDS: dict[type[r.Record], r.RunStatus] = {
-    r.RunFinished: r.RunStatus.FINISHED,
+    r.RunFinishedEntry: r.RunStatus.FINISHED,
     r.RunFailed: r.RunStatus.FAILED,
     r.RunInterrupted: r.RunStatus.INTERRUPTED,
     r.Forked: r.RunStatus.INTERRUPTED,
     r.RunReleased: r.RunStatus.INTERRUPTED,
-    r.RunPaused: r.RunStatus.PAUSED,
-    r.RunCancelled: r.RunStatus.CANCELLED,
+    r.RunPausedEntry: r.RunStatus.PAUSED,
+    r.RunCancelledEntry: r.RunStatus.CANCELLED,
 }
 
 
@@ -57,10 +57,10 @@ def read_run_at(store: Store, agent: str, run_id: str, at: RunPoint, unpack: Val
 
 def _summary(info: RunInfo, events: Sequence[r.JournalEntry], waits: bool) -> Any:
     last = events[-1].record
-    stopped = isinstance(last, r.RunCancelled | r.RunPaused)
+    stopped = isinstance(last, r.RunCancelledEntry | r.RunPausedEntry)
     status = r.RunStatus.WAITING if waits and not stopped else _ENDS.get(type(last), r.RunStatus.RUNNING)
     error = last.text if isinstance(last, r.RunFailed) else last.reason if isinstance(last, r.RunInterrupted) else ""
-    if isinstance(last, r.RunCancelled | r.RunPaused):
+    if isinstance(last, r.RunCancelledEntry | r.RunPausedEntry):
         error = order_text(last)
     resumes = sum(isinstance(event.record, r.RunResumed) for event in events)
     at = events[-1].at
@@ -78,6 +78,6 @@ def find_open_questions(events: Sequence[r.JournalEntry]) -> tuple[OpenQuestion,
             found[event.seq] = OpenQuestion(event.seq, event.seq, record.kind, record.text, event.at)
         elif isinstance(record, r.QuestionClosed | r.WaitEnded):
             found.pop(record.question if isinstance(record, r.QuestionClosed) else record.wait, None)
-        elif isinstance(record, r.RunCancelled):
+        elif isinstance(record, r.RunCancelledEntry):
             found.clear()
     return tuple(found.values())

@@ -51,8 +51,8 @@ def list_ended_calls(events: Iterable[r.JournalEntry]) -> list[EndedCall]:
         record = event.record
         if isinstance(record, r.EffectIntended):
             intents[event.seq] = record.call
-        if isinstance(record, r.StepDone | r.StepFailed):
-            ended = EndedCall(event.seq, record.call, False, isinstance(record, r.StepFailed))
+        if isinstance(record, r.StepDone | r.StepFailedEntry):
+            ended = EndedCall(event.seq, record.call, False, isinstance(record, r.StepFailedEntry))
         elif isinstance(record, r.EffectDone | r.EffectFailed):
             ended = EndedCall(event.seq, intents[record.intent], True, isinstance(record, r.EffectFailed))
         else:

@@ -13,7 +13,7 @@ from perdure.journal.lineage import events_of
 from perdure.journal.takeover import read_run_lease
 from perdure.kernel.protocol import Protocol, Read, Submit
 from perdure.platform.failpoints import Site
-from perdure.run.answers import find_current_user
+from perdure.run.answers import check_person
 from perdure.run.history import effective, start_points
 from perdure.run.listing import require_run
 from perdure.run.order_delivery import find_pending_order
@@ -38,7 +38,7 @@ class _UndoPlan(msgspec.Struct, frozen=True):
 def undo(engine: Engine, run_id: str, steps: int, effects: str, by: str | None) -> Protocol[Undo]:
     """Undo the last steps of a run. It repeats them when opened again."""
     check_steps(steps, effects)
-    made: _UndoPlan = yield Read(_plan, (engine, run_id, steps, effects, by or find_current_user()))
+    made: _UndoPlan = yield Read(_plan, (engine, run_id, steps, effects, check_person(by)))
     yield Submit(_AppendUndo(engine, run_id, made))
     return made.told
 
@@ -72,7 +72,7 @@ class _AppendUndo(UnitOfWork[None]):
     def script(self) -> Script[None]:
         engine, planned = self._engine, self._plan
         [[row]] = yield [Statement("get_run", (engine.name, self._id))]
-        seen = yield from read_run_lease(engine.store, engine.place.tenancy_if_any, RunRow(*row))
+        seen = yield from read_run_lease(engine.store, engine.place.lease_keeper_if_any, RunRow(*row))
         if seen.open_here:
             raise RunBusy(f"run {self._id!r} is open in this process", hint="call run.undo() there")
         if seen.held:

@@ -15,7 +15,7 @@ from perdure.journal.append import StreamHead
 from perdure.journal.trees.split import INLINE
 from perdure.kernel.program_line import find_calling_line
 from perdure.kernel.protocol import Protocol, Read
-from perdure.kernel.scope import Frame, current_frame
+from perdure.kernel.scope import DRAFTS, Frame, WriteBuffer, current_frame
 from perdure.platform.process import identify_this_process
 from perdure.run.core import RunCore, core_of
 from perdure.run.ledger import Ledger, RecordedCall
@@ -50,6 +50,7 @@ class Rehearsal:
 
     def start(self, mode: Any) -> None:
         """Start the next pass. `mode` decides what replaces unrecorded results."""
+        DRAFTS.update((store, WriteBuffer()) for store in self._stores)
         self.mode = mode
         self.runs: list[RehearsedRun] = []
         """The recorded runs that the program has opened."""
@@ -85,6 +86,7 @@ class Rehearsal:
             raise StoreUnavailable(f"there is no store at {path}", hint="choose one with --store: none is created")
         place = enter()
         place.store.guard = self._guard
+        DRAFTS[place.store] = WriteBuffer()
         self._stores.append(place.store)
         return place
 
@@ -92,6 +94,7 @@ class Rehearsal:
         """Allow writes again to stores that stay open."""
         for store in self._stores:
             store.guard = None
+            DRAFTS.pop(store, None)
 
     def open(
         self, engine: Engine, run_id: str, given: Any, outer: Frame | None, on_change: str = "error"

@@ -8,122 +8,29 @@ arrived late. The primary key of an entry and the lock on its lease admit only o
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from random import Random
-from typing import Any, Generic, TypeVar
+from collections.abc import Sequence
+from typing import Generic, TypeVar
 
-from perdure.errors import PerdureError, StoreUnavailable
+from perdure.errors import PerdureError
 from perdure.platform import interrupts
 from perdure.platform.failpoints import CommitMoment, is_armed, reach
-from perdure.store.base import CommitProof, FinalBatch, Overtaken, Rows, Script, Statement, UnitOfWork
+from perdure.store.attempt import CommitAttempt
+from perdure.store.base import FinalBatch, Overtaken, Rows, Statement, UnitOfWork
+from perdure.store.outage import CancelCheck, ConnectionCut, OutagePatience, ServerAbsence
 from perdure.store.postgres.batch import MANY_MIN, MergedStatements
 from perdure.store.postgres.connection import IDLE, PipelineConnection, RawStatement, StatementBatch
-from perdure.store.postgres.errors import BROKEN_CONDITIONS, UNIQUE, ConnectionCut, ServerError, translate_error
-from perdure.store.postgres.outage import ServerAbsence
+from perdure.store.postgres.errors import BROKEN_CONDITIONS, UNIQUE, ServerError, translate_error
 from perdure.store.postgres.pool import ConnectionPool
 
 T = TypeVar("T")
-_CHANCE = Random()
-"""Our own generator, so that a program that seeds Python's gets the numbers that it expects."""
-
 OVERTAKEN_MAX = 20
 """Retries because another process was faster; each time one of the others made progress."""
-
-BACKOFF_SECONDS, BACKOFF_SECONDS_MAX = 0.02, 1.0
 
 _BEGIN, _COMMIT, _ROLLBACK = RawStatement(b"BEGIN"), RawStatement(b"COMMIT"), RawStatement(b"ROLLBACK")
 _MARK = RawStatement(b"SELECT 1 FROM (SELECT pg_logical_emit_message(true, 'perdure', '')) AS written")
 _BEGIN_SNAPSHOT = RawStatement(b"BEGIN ISOLATION LEVEL REPEATABLE READ")
 ANSWER_SECONDS = 2.0
 """Network time allowed in addition to the statement timeout."""
-
-
-class CommitAttempt(Generic[T]):
-    """The progress of one attempt."""
-
-    __slots__ = ("committing", "ended", "first", "proof", "result", "script")
-
-    def __init__(self, unit: UnitOfWork[T]) -> None:
-        self.script: Script[T] = unit.script()
-        self.first: Sequence[Statement] | None = None
-        """The first batch, if the script was started before the transaction."""
-        self.committing = False
-        """The commit has been sent: from here on, a lost answer leaves the outcome unknown."""
-        self.proof: CommitProof | None = None
-        self.ended = False
-        self.result: Any = None
-
-    def go_on(self, rows: list[Rows] | None) -> Sequence[Statement]:
-        """Return the next batch; empty if the script has ended."""
-        try:
-            return next(self.script) if rows is None else self.script.send(rows)
-        except StopIteration as stop:
-            self.ended, self.result = True, stop.value
-            return ()
-
-    def start(self) -> Sequence[Statement]:
-        """Return the first batch."""
-        if self.first is None:
-            self.first = self.go_on(None)
-        return self.first
-
-    def finish(self, rows: list[Rows]) -> T:
-        """Let the script do its bookkeeping after the commit."""
-        if not self.ended:
-            self.go_on(rows)
-            assert self.ended, "nothing may follow the last batch of a script"
-        result: T = self.result
-        return result
-
-
-CancelCheck = Callable[[], bool]
-"""Whether the caller no longer wants to wait for an unavailable server."""
-
-
-class OutagePatience:
-    """How long a call retries while the server is unavailable."""
-
-    def __init__(
-        self,
-        seconds: float,
-        absence: ServerAbsence | None = None,
-        lane: int = 0,
-        unwanted: CancelCheck = interrupts.is_pending,
-    ) -> None:
-        self._seconds = seconds if absence is None else absence.patience(seconds, lane)
-        self._full = self._seconds == seconds
-        self._absence = absence
-        self._lane = lane
-        self._unwanted = unwanted
-        self.until = time.monotonic() + self._seconds
-        self._pause = BACKOFF_SECONDS
-
-    def pause(self, why: Exception, shown: str) -> None:
-        """Back off before a retry; raise StoreUnavailable at the deadline."""
-        now = time.monotonic()
-        away = isinstance(why, ConnectionCut) or (isinstance(why, ServerError) and why.gone)
-        # One ended session does not mean an unavailable server: wait for a second failure.
-        again = self._pause > BACKOFF_SECONDS
-        unwanted = away and again and self._unwanted()
-        if now >= self.until and isinstance(why, PerdureError):
-            raise why
-        if unwanted or now >= self.until:
-            raise self._end(why, shown, away, unwanted) from why
-        if self._absence is not None and away and again:
-            self._absence.note_wait(why, self.until - now)
-        time.sleep(min(self._pause, self.until - now) * _CHANCE.uniform(0.5, 1.0))
-        self._pause = min(self._pause * 2, BACKOFF_SECONDS_MAX)
-
-    def _end(self, why: Exception, shown: str, away: bool, unwanted: bool) -> PerdureError:
-        if isinstance(why, ServerError) and not away:
-            return translate_error(why, shown)  # the server is available, but locked or overloaded
-        if self._absence is not None and (unwanted or self._full):
-            self._absence.note_give_up(self._lane)
-        if unwanted:
-            text = f"interrupted while {shown} was away: {why}"
-        else:
-            text = f"{shown} has been unreachable for {self._seconds:g} s: {why}"
-        return StoreUnavailable(text, hint="no acknowledged commit is lost; restart when the server is reachable")
 
 
 class PostgresCommit(Generic[T]):
@@ -308,14 +215,16 @@ class PostgresCommit(Generic[T]):
 
 
 def run_queries(pool: ConnectionPool, queries: Sequence[Statement], absence: ServerAbsence) -> list[Rows]:
-    """Run queries in one round trip; retry on a new connection if one is lost."""
+    """Run queries on one snapshot and in one round trip; retry on a new connection if one is lost."""
+    begin, end = ([_BEGIN_SNAPSHOT], [_COMMIT]) if len(queries) > 1 else ([], [])
     patience = OutagePatience(pool.place.reconnect_seconds, absence)
     while True:
         try:
             with pool.link(patience.until) as link:
                 until = time.monotonic() + pool.place.statement_seconds + ANSWER_SECONDS
-                before = link.begin_with()
-                found = [answer.rows for answer in link.send_batch([*before, *queries], until)[len(before) :]]
+                before = [*begin, *link.begin_with()]
+                answers = link.send_batch([*before, *queries, *end], until)
+                found = [answer.rows for answer in answers[len(before) : len(before) + len(queries)]]
             absence.note_answer()
             return found
         except ServerError as error:

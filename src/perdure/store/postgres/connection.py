@@ -21,8 +21,9 @@ from psycopg.adapt import AdaptersMap, Loader, Transformer
 from perdure.platform import interrupts
 from perdure.store import sql
 from perdure.store.base import Floats, Rows, Statement
+from perdure.store.outage import ConnectionCut
 from perdure.store.postgres import batch
-from perdure.store.postgres.errors import ConnectionCut, join_lines, server_error
+from perdure.store.postgres.errors import join_lines, server_error
 
 TEXT = {name: sql.number_parameters(named, "$").encode() for name, named in sql.load("postgres").items()} | batch.TEXT
 IDLE = frozenset(name for name, text in TEXT.items() if not text)

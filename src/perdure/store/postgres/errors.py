@@ -8,6 +8,7 @@ from psycopg import pq
 
 from perdure.errors import PerdureError, StorageFull, StoreBusy, StoreProblem, StoreUnavailable
 from perdure.store.base import RowRefused
+from perdure.store.outage import ConnectionCut, ServerRefusal
 
 # Raised by our own statements if a condition does not hold: see queries.sql.
 NOT_NULL, UNIQUE, DIVISION = "23502", "23505", "22012"
@@ -30,11 +31,7 @@ _REFUSED = ("22", "23", "54")
 _FORBIDDEN = (FORBIDDEN, "28", "3D000", "3F000")
 
 
-class ConnectionCut(Exception):
-    """The connection broke before the answer arrived."""
-
-
-class ServerError(Exception):
+class ServerError(ServerRefusal):
     """The server refused a statement and rolled back the transaction."""
 
     def __init__(self, state: str, text: str, index: int) -> None:
@@ -48,6 +45,10 @@ class ServerError(Exception):
         """Whether the connection is unusable."""
         stale = self.state == "0A000" and "cached plan" in str(self)  # the schema changed after they were prepared
         return not self.state or self.state.startswith(_GONE) or self.state in _ELSEWHERE or stale
+
+    def translate(self, shown: str) -> PerdureError:
+        """Return the Perdure error for a refusal that is not retried."""
+        return translate_error(self, shown)
 
     @property
     def late(self) -> bool:

@@ -15,8 +15,9 @@ import weakref
 from psycopg import OperationalError
 
 from perdure.errors import PerdureError
+from perdure.store.outage import ConnectionCut
 from perdure.store.postgres.connection import PipelineConnection, RawStatement, wait_ready
-from perdure.store.postgres.errors import ConnectionCut, ServerError
+from perdure.store.postgres.errors import ServerError
 from perdure.store.postgres.pool import ConnectionPool
 from perdure.values.limits import LISTEN_POLL_SECONDS, WAIT_POLL_SECONDS, WAIT_POLL_SECONDS_MAX
 

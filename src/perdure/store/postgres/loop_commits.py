@@ -20,9 +20,9 @@ from typing import Any
 from perdure.errors import PerdureError
 from perdure.platform import interrupts
 from perdure.store.lanes import CommitLanes, CommitThreads
+from perdure.store.outage import ConnectionCut, ServerAbsence
 from perdure.store.postgres.connection import LOOK_UP_SECONDS, PendingReply, PipelineConnection, StatementResult
-from perdure.store.postgres.errors import ConnectionCut, ServerError
-from perdure.store.postgres.outage import ServerAbsence
+from perdure.store.postgres.errors import ServerError
 from perdure.store.postgres.pool import ConnectionPool
 from perdure.store.postgres.shared import SharedCommit, SharedUnit, deadline
 

@@ -17,9 +17,10 @@ from psycopg import OperationalError, ProgrammingError, pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from perdure.errors import PerdureError, StoreBusy, StoreUnavailable
+from perdure.store.outage import ConnectionCut
 from perdure.store.permits import Gate
 from perdure.store.postgres.connection import PipelineConnection, RawStatement, wait_ready
-from perdure.store.postgres.errors import ConnectionCut, ServerError, join_lines
+from perdure.store.postgres.errors import ServerError, join_lines
 from perdure.store.postgres.url import ServerAddress, unreadable
 from perdure.values.limits import IDLE_SECONDS_MAX, LOCK_SECONDS_MAX, SERVER_LOCK_SECONDS_MAX, TRANSACTION_SECONDS_MAX
 

@@ -11,14 +11,15 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from perdure.store.attempt import CommitAttempt
 from perdure.store.base import Rows, Statement, UnitOfWork
 from perdure.store.group_commit import CommitBatch, Committer
 from perdure.store.lanes import LaneTicket
+from perdure.store.outage import ConnectionCut, ServerAbsence
 from perdure.store.postgres.batch import merged
-from perdure.store.postgres.commit import ANSWER_SECONDS, CommitAttempt
+from perdure.store.postgres.commit import ANSWER_SECONDS
 from perdure.store.postgres.connection import PendingReply, PipelineConnection, StatementResult
-from perdure.store.postgres.errors import ConnectionCut, ServerError
-from perdure.store.postgres.outage import ServerAbsence
+from perdure.store.postgres.errors import ServerError
 from perdure.store.postgres.pool import ConnectionPool
 
 APPEND = "append_entry"

@@ -19,12 +19,12 @@ from perdure.platform import interrupts
 from perdure.platform.failpoints import is_armed
 from perdure.store.base import Rows, Statement, Store, UnitOfWork
 from perdure.store.lanes import CommitLanes, CommitThreads, LaneTicket
+from perdure.store.outage import ConnectionCut, OutagePatience, ServerAbsence
 from perdure.store.postgres import schema
 from perdure.store.postgres.backup import CopyStore
-from perdure.store.postgres.commit import OutagePatience, PostgresCommit, run_queries
+from perdure.store.postgres.commit import PostgresCommit, run_queries
 from perdure.store.postgres.connection import PipelineConnection
 from perdure.store.postgres.errors import (
-    ConnectionCut,
     ServerError,
     connection_error,
     is_permanent,
@@ -32,7 +32,6 @@ from perdure.store.postgres.errors import (
     translate_error,
 )
 from perdure.store.postgres.listen import AnswerWatch, Listener
-from perdure.store.postgres.outage import ServerAbsence
 from perdure.store.postgres.pool import ConnectionPool
 from perdure.store.postgres.schema import ServerInfo, StoreFacts
 from perdure.store.postgres.shared import SharedCommits, SharedUnit, shared

@@ -1,7 +1,8 @@
-"""Named SQL: one `queries.sql` per dialect, the same names and parameters in each.
+"""Named SQL: `portable/queries.sql` for both dialects, and `queries.sql` of each for what it words differently.
 
 A statement begins with `-- name: put_meta(key, value)` and a line that says why it exists. Arguments are bound by
-position in the order of the header; the text names them. A statement that a dialect does not need has no text there.
+position in the order of the header; the text names them. Both dialects have the same names and parameters. A statement
+that a dialect does not need has no text there.
 `postgres_many` has variants of some statements for many rows, `sqlite_copy` the inserts of a backup.
 """
 
@@ -37,6 +38,8 @@ _PARAMETER = re.compile(r"(?<![:\w]):(\w+)")
 def load(dialect: str) -> dict[str, NamedQuery]:
     """Return all statements of a dialect by name."""
     text = _read_file(dialect, "queries.sql")
+    if dialect in ("sqlite", "postgres"):
+        text += _read_file("portable", "queries.sql")
     pieces = _HEADER.split(text)
     named = {}
     for name, parameters, reason, body in zip(pieces[1::4], pieces[2::4], pieces[3::4], pieces[4::4], strict=True):

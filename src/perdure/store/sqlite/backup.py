@@ -31,6 +31,16 @@ def copy_unopened(path: str, target: str, progress: Callable[[int, int], None]) 
         raise StoreUnavailable(f"{path} is damaged: {found}", hint="restore it from a backup; nothing was changed")
 
 
+def leave_wal_mode(path: str) -> None:
+    """Mark a copy that was opened as one without a log. Next to the log of another store it is then refused."""
+    with translate(path), stay_inside():
+        copy = connect(path, "full", None)
+        try:
+            copy.execute("PRAGMA journal_mode = DELETE").fetchall()
+        finally:
+            disconnect(copy)
+
+
 def copy_pages(source: apsw.Connection, target: apsw.Connection, progress: Callable[[int, int], None] | None) -> None:
     """Copy a snapshot of a database."""
     # In one read transaction: otherwise every commit of another process restarts the copy.

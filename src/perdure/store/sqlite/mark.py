@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import os
 import struct
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
+from zlib import crc32
 
 import msgspec
 
@@ -33,6 +33,7 @@ from perdure.store.base import Rows
 SUFFIX = "-mark"
 MAGIC = b"PdM1"
 _FRAME = struct.Struct("<4sII")
+_pack_frame = _FRAME.pack
 
 LINK_BYTES = 8
 """The stored part of a 32-byte link: enough to tell histories apart."""
@@ -145,6 +146,8 @@ class DurabilityMark:
         self._boot = blake2b(self._process.boot.encode(), digest_size=8).digest()
         self._prefix = (self._store, adoptions, self._boot, synced)
         """The first fields of each line."""
+        self._start = _ENCODE((*self._prefix, None))[:-1]
+        """The encoded start of a line that has one field more, the heads."""
         self._fd: int | None = None
         self._written = MARK_BYTES_MAX
         """Bytes written since the last check of its size, which is unknown at first."""
@@ -154,13 +157,21 @@ class DurabilityMark:
         # Encoded as a `MarkedCommit`; tuples are faster to build, and fields at the end have defaults.
         if len(entries) == 1:  # nearly always
             stream, seq, kind, _, _, link, _ = entries[0]
-            told = self._details(entries) if kind in _TOLD else ()
-            body = _ENCODE((*self._prefix, ((stream, seq, seq, link[:LINK_BYTES]),), *told))
+            heads = ((stream, seq, seq, link[:LINK_BYTES]),)
+            if kind in _TOLD:
+                body = _ENCODE((*self._prefix, heads, *self._details(entries)))
+            else:
+                body = self._start + _ENCODE(heads)
         else:
             told = self._details([entry for entry in entries if entry[2] in _TOLD])
             body = _ENCODE((*self._prefix, _heads_of(entries), *told))
+        line = _pack_frame(MAGIC, crc32(body), len(body)) + body
+        self._written += len(line)
         try:
-            self._append(_frame_line(body))
+            if self._fd is None or self._written > MARK_BYTES_MAX // 8:
+                self._append_checked(line)
+            else:
+                os.write(self._fd, line)
         except OSError:
             self._written = MARK_BYTES_MAX  # check the size before the next line
 
@@ -179,17 +190,16 @@ class DurabilityMark:
                 names.append((stream, f"{record.agent}/{record.run}"))
         return intents[:INTENTS_MAX], names, len(intents) > INTENTS_MAX
 
-    def _append(self, line: bytes) -> None:
+    def _append_checked(self, line: bytes) -> None:
+        """Append a line to a file that may have to be opened or cut."""
         if self._fd is None:
             flags = os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
             self._fd = os.open(self.path, flags, 0o600)
-        self._written += len(line)
-        if self._written > MARK_BYTES_MAX // 8:
-            self._written = 0
-            if os.fstat(self._fd).st_size > MARK_BYTES_MAX:
-                self._truncate(line)
-                return
-        os.write(self._fd, line)
+        self._written = 0
+        if os.fstat(self._fd).st_size > MARK_BYTES_MAX:
+            self._truncate(line)
+        else:
+            os.write(self._fd, line)
 
     def _truncate(self, line: bytes) -> None:
         """Cut the mark in place: other processes have the same file open and append at its new end."""
@@ -263,7 +273,7 @@ def _heads_of(entries: Sequence[MarkEntry]) -> tuple[MarkedHead, ...]:
 
 
 def _frame_line(body: bytes) -> bytes:
-    return _FRAME.pack(MAGIC, zlib.crc32(body), len(body)) + body
+    return _pack_frame(MAGIC, crc32(body), len(body)) + body
 
 
 def _is_in_journal(line: bytes, texts: Sequence[bytes]) -> bool:
@@ -276,7 +286,7 @@ def lines(data: bytes) -> list[bytes]:
     while at >= 0 and at + _FRAME.size <= len(data):
         _, checksum, length = _FRAME.unpack_from(data, at)
         body = data[at + _FRAME.size : at + _FRAME.size + length]
-        whole = len(body) == length and zlib.crc32(body) == checksum
+        whole = len(body) == length and crc32(body) == checksum
         if whole:
             found.append(body)
         at = data.find(MAGIC, at + (_FRAME.size + length if whole else 1))

@@ -24,6 +24,8 @@ import time
 from contextlib import suppress
 from enum import IntEnum
 
+import apsw
+
 from perdure.store.sqlite.fork_safety import stay_inside
 from perdure.values.locks import call_after_fork, rlock
 
@@ -33,12 +35,17 @@ SHARED_FIRST, SHARED_BYTES = 0x40000002, 510
 DEADMAN_BYTE = 128
 """Locked in the `-shm` file by every process that uses it (`UNIX_SHM_DMS`), so that SQLite does not reset it."""
 
-WAL_FORMAT, WAL_FORMAT_AT = b"\x02\x02", 18
+WAL_FORMAT, ROLLBACK_FORMAT, WAL_FORMAT_AT = b"\x02\x02", b"\x01\x01", 18
 USER_VERSION_AT = 60
 """Offsets in the database header: whether it has a write-ahead log, and its schema version."""
 
 INDEX_BYTES = 4 * 32_768
 """The `-shm` file of a log of 64 MB; a quarter of it is the least that SQLite uses."""
+
+LOG_HEADER_BYTES, FRAME_HEADER_BYTES = 32, 24
+FRAMES = struct.Struct("=HI")
+FRAMES_AT = 14
+"""In the `-shm` file: the size of a page and how many frames the log has (`szPage` and `mxFrame` of `WalIndexHdr`)."""
 
 BACKFILLED_AT = 96
 """Offset in the `-shm` file: how many frames of the log are in the database (`WalCkptInfo.nBackfill`)."""
@@ -109,7 +116,11 @@ class OpenStoreFiles:
             names = (folder.st_mtime_ns, folder.st_ino, folder.st_dev)
             if names != self._names or not self._settled:
                 self._names, self._settled = names, _is_settled(folder.st_mtime_ns)
-                if _number(self.path) != (self._device, self._file) or os.stat(self.log).st_ino != self._log:
+                if (
+                    _number(self.path) != (self._device, self._file)
+                    or os.stat(self.log).st_ino != self._log
+                    or _number(self.index) != self._index
+                ):
                     return PresenceState.GONE
             written = os.stat(self._descriptor).st_mtime_ns
         except OSError:
@@ -125,20 +136,28 @@ class OpenStoreFiles:
             return "the database file was removed"
         if file != (self._device, self._file):
             return "the database file was replaced"
-        return "its write-ahead log was removed" if _number(self.log) is None else "its write-ahead log was replaced"
+        log = _number(self.log)
+        if log == (self._device, self._log):
+            return "the index of its write-ahead log (-shm) was removed or replaced"
+        return "its write-ahead log was removed" if log is None else "its write-ahead log was replaced"
+
+    def is_index_replaced(self) -> bool:
+        """Whether other processes use another index of the log, so that they do not see what this one writes."""
+        return _number(self.index) not in (None, self._index)
 
     def can_checkpoint(self, *, guarded: bool) -> bool:
-        """Whether this process may still checkpoint its log: the database is the same, and there is no other log.
+        """Whether this process may checkpoint its log: the database is the same, and no other log or index exists.
 
         An empty log may come from a connection of this process; another process would also have created a `-shm` file.
         Without a guard, that process could have ended and deleted both.
         """
-        if _number(self.path) != (self._device, self._file) or _number(self.index) not in (None, self._index):
+        if _number(self.path) != (self._device, self._file) or self.is_index_replaced():
             return False
         if not guarded and os.stat(self.path).st_mtime_ns != self._written:
             return False
         try:
-            return os.stat(self.log).st_size == 0
+            log = os.stat(self.log)
+            return log.st_size == 0 or log.st_ino == self._log
         except FileNotFoundError:
             return True
 
@@ -174,6 +193,19 @@ class FileGuard:
     def index(self) -> int | None:
         """The descriptor of the `-shm` file."""
         return self.files[1][0] if len(self.files) > 1 else None
+
+    def has_index(self) -> bool:
+        """Whether the `-shm` file still has a name."""
+        return len(self.files) < 2 or os.fstat(self.files[1][0]).st_nlink > 0
+
+    def is_log_cut(self) -> bool:
+        """Whether the log is shorter than its index says. Ask while this process may write: then neither changes."""
+        if len(self.files) < 3:
+            return False
+        _, (index, _, _), (log, _, _) = self.files
+        page, frames = map(int, FRAMES.unpack(os.pread(index, FRAMES.size, FRAMES_AT)))
+        # Not `stat`: that makes the next sync write a new time.
+        return frames > 0 and os.lseek(log, 0, os.SEEK_END) < LOG_HEADER_BYTES + frames * (FRAME_HEADER_BYTES + page)
 
     def watch(self, path: str, mode: int, first: int, count: int) -> None:
         """Lock bytes of a file; if the system cannot, `OpenStoreFiles` alone detects changes."""
@@ -235,6 +267,7 @@ def guard(path: str) -> FileGuard | None:
             held = _guards[number] = FileGuard(number)
             held.watch(path, os.O_RDONLY, SHARED_FIRST, SHARED_BYTES)
             held.watch(path + "-shm", os.O_RDWR, DEADMAN_BYTE, 1)
+            held.watch(path + "-wal", os.O_RDONLY, 0, 1)  # SQLite locks nothing in the log
         held.stores += 1
         return held
 
@@ -242,6 +275,21 @@ def guard(path: str) -> FileGuard | None:
 def has_log(file: int) -> bool:
     """Whether the database is in WAL mode according to its header. A fresh copy in its place is not."""
     return os.pread(file, 2, WAL_FORMAT_AT) == WAL_FORMAT
+
+
+def is_without_log(path: str) -> bool:
+    """Whether the database is not in WAL mode although there is a log, which then belongs to another database."""
+    try:
+        if os.stat(path + "-wal").st_size <= LOG_HEADER_BYTES or os.stat(path).st_size == 0:
+            return False
+        # Opened by SQLite, which never closes a descriptor while a connection of this process has locks on the file.
+        file = apsw.VFSFile("", path, [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
+    except (OSError, apsw.CantOpenError):
+        return False
+    try:
+        return file.xRead(2, WAL_FORMAT_AT) == ROLLBACK_FORMAT
+    finally:
+        file.xClose()
 
 
 def count_backfilled(index: int) -> int:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import apsw
 
 from perdure.store import sql
-from perdure.store.base import Row, Rows, Store
+from perdure.store.base import Row, Rows, Statement, Store
 from perdure.store.sqlite.file import DRIVER_ERRORS, connect, connect_to_read, retry_busy, translate, translate_error
 from perdure.store.sqlite.fork_safety import call_outside_fork
 from perdure.store.sqlite.read_only import ReadOnlyMode
@@ -86,6 +86,33 @@ class SqliteReaders(Store):
         finally:
             self._readers.append(connection)
 
+    def read_all(self, queries: Sequence[Statement]) -> list[Rows]:
+        self._check_open()
+        with translate(self.path):
+            return call_outside_fork(self._read_snapshot, queries)
+
+    def _read_snapshot(self, queries: Sequence[Statement]) -> list[Rows]:
+        if self._one_connection:
+            with self._writer_lock:
+                return [self._fetch(self._writer, query) for query in queries]
+        try:
+            connection = self._readers.pop()
+        except IndexError:
+            connection = self._reader()
+        try:
+            connection.execute("BEGIN")
+            return [self._fetch(connection, query) for query in queries]
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            self._readers.append(connection)
+
+    def _fetch(self, connection: apsw.Connection, query: Statement) -> Rows:
+        if (bounds := self._bounds) is None:
+            return retry_busy(connection.execute, TEXT[query.name], query.args).fetchall()
+        bounds.begin()
+        return list(bounds.count_rows(retry_busy(connection.execute, TEXT[query.name], query.args)))
+
     def keep_warm(self) -> None:
         if self._reader_pages == WARM_CACHE_PAGES:
             return
@@ -120,10 +147,11 @@ class SqliteReaders(Store):
             with self._writer_lock:  # a connection in use by another thread cannot be queried
                 return self._writer.total_changes()
         with self._watch_lock:
+            self._check_open()  # `close` may have had the lock
             # data_version changes for commits of other connections only, so one connection is reserved for it.
             if self._watcher is None:
                 self._watcher = self._connect()
-            return int(str(self._watcher.execute("PRAGMA data_version").fetchall()[0][0]))
+            return int(str(retry_busy(self._watcher.execute, "PRAGMA data_version").fetchall()[0][0]))
 
     def _connect(self) -> apsw.Connection:
         with self._connecting:

@@ -73,6 +73,8 @@ class SqliteStore(SqliteReaders):
         self._vfs = vfs
         self._reading = reading
         self.read_only = reading.note if reading is not None else ""
+        # In a read-only store, units that only read still work, and SQLite refuses the others.
+        self._begin = "BEGIN" if reading is not None else "BEGIN IMMEDIATE"
         self._bounds = StatementBounds(path) if wary and path != ":memory:" else None
         """Limits of the work per query, for files that others may have made."""
         self._committer = Committer(self._execute)
@@ -173,7 +175,8 @@ class SqliteStore(SqliteReaders):
         self._committer.close()
         if self._watches and (self.fenced or self.rolled_back or not self._watches[0].may_checkpoint_on_close()):
             self._leave_log()
-        disconnect(*self._connections())
+        with self._watch_lock:  # another thread may be polling for changes
+            disconnect(*self._connections())
         for watch in self._watches:
             watch.release()
         self._watches.clear()
@@ -202,34 +205,30 @@ class SqliteStore(SqliteReaders):
 
     def _execute(self, batch: CommitBatch) -> None:
         """Commit a batch in one transaction; a unit that fails is rolled back alone."""
-        turnstile = self._turnstile
         try:
-            if turnstile is None:
-                call_outside_fork(self._write_alone, self._commit, batch)
-                return
-            if not turnstile.enter(LOCK_SECONDS_MAX):
-                raise StoreBusy
-            try:
-                call_outside_fork(self._commit, batch)
-            finally:
-                turnstile.leave()
+            self._write_in_turn(self._commit, batch)
         except DRIVER_ERRORS as error:
             raise translate_error(error, self.path, self._fence) from error
 
     def _commit(self, batch: CommitBatch) -> None:
-        if self._transact(batch) and self._watches:
-            watch = self._watches[0]
-            try:
-                # Before the commit is acknowledged: check the files and write the mark.
-                if watch.check_after_commit(self._writer, self._entries, self._fresh):
-                    self._reopen(watch)
-            except StoreFenced as error:
-                self._fence(error)
-                raise
-            except BaseException as error:
+        committed = False
+        try:
+            committed = self._transact(batch)
+            if committed and self._watches:
+                self._check_commit(self._watches[0])
+        except StoreFenced as error:
+            self._fence(error)
+            raise
+        except BaseException as error:
+            if committed:
                 batch.ended = not isinstance(error, apsw.Error)  # an interrupt that came after the commit
-                raise
+            raise
         batch.ended = True
+
+    def _check_commit(self, watch: StoreWatch) -> None:
+        """Check the files and write the mark, before the commit is acknowledged."""
+        if watch.check_after_commit(self._writer, self._entries, self._fresh):
+            self._reopen(watch)
 
     def _transact(self, batch: CommitBatch) -> bool:
         """Run the batch in a transaction; return whether anything was committed."""
@@ -240,9 +239,16 @@ class SqliteStore(SqliteReaders):
         for ticket in batch:
             if ticket.unit.erases:
                 writer.pragma("secure_delete", 1)  # stays on: a process that erases once may erase again
-        self._begin()
+        if writer.in_transaction:
+            execute("ROLLBACK")  # left open by an interrupt during the rollback of another
+        try:
+            execute(self._begin)
+        except apsw.BusyError:
+            retry_busy(lambda: execute(self._begin))
         committing = False
         try:
+            if self._watches:
+                self._watches[0].check_before_commit()
             if failpoints.hook is not None:
                 reach(batch[0].unit.site, CommitMoment.BEGUN)
             for ticket in batch:
@@ -262,28 +268,16 @@ class SqliteStore(SqliteReaders):
                 batch.ended = True  # an interrupt that came after the commit
             raise
 
-    def _begin(self) -> None:
-        execute = self._cursor.execute
-        if self._writer.in_transaction:
-            execute("ROLLBACK")  # left open by an interrupt during the rollback of another
-        try:
-            # In a read-only store, units that only read still work, and SQLite refuses the others.
-            execute("BEGIN" if self._reading is not None else "BEGIN IMMEDIATE")
-        except apsw.BusyError:
-            retry_busy(lambda: execute("BEGIN IMMEDIATE"))
-
     def _run_ticket(self, ticket: CommitTicket, alone: bool) -> None:
         before = len(self._entries)
         if not alone:
             self._cursor.execute("SAVEPOINT unit")
         try:
             script = ticket.unit.script()
-            rows: list[Rows] = []
             try:
                 statements = next(script)
                 while True:
-                    rows = list(map(self._statement, statements))
-                    statements = script.send(rows)
+                    statements = script.send(list(map(self._statement, statements)))
             except StopIteration as stop:
                 ticket.result = stop.value
         except PerdureError as error:
@@ -295,40 +289,45 @@ class SqliteStore(SqliteReaders):
             self._cursor.execute("RELEASE unit")
 
     def _statement(self, statement: Statement) -> Rows:
-        name, told = statement.name, self._told
+        name, must = statement.name, statement.must
         text = TEXT[name]
         if not text:
             return []
-        returns = name in _RETURNS
-        if told:
-            told.clear()
+        if self._told:
+            self._told.clear()
         if self._bounds is not None:
             self._bounds.begin()
         try:
             cursor = self._cursor.execute(text, statement.args)
-            rows = self._fetch_rows(cursor) if returns else told.copy()
+            if name in _RETURNS:
+                rows = self._fetch_rows(cursor)
+                changed = len(rows)
+            else:
+                rows = self._told.copy()
+                changed = self._writer.changes()
         except apsw.ConstraintError as error:
             # Another process has inserted the row meanwhile.
-            if statement.must is None:
+            if must is None:
                 raise RowRefused(f"{self.path} refused a row of {name}: {error}") from error
-            raise statement.must() from error
-        if statement.must is not None and (len(rows) if returns else self._writer.changes()) != 1:
-            raise statement.must()
+            raise must() from error
+        if must is not None and changed != 1:
+            raise must()
         if name == "append_entry":
             self._entries.append(statement.args)
         return rows
 
     def _write_in_turn(self, work: Callable[..., object], *args: object) -> None:
         """Call `work`, which writes, in the turn of this process."""
-        if self._turnstile is None:
+        turnstile = self._turnstile
+        if turnstile is None:
             call_outside_fork(self._write_alone, work, *args)
             return
-        if not self._turnstile.enter(LOCK_SECONDS_MAX):
+        if not turnstile.enter(LOCK_SECONDS_MAX):
             raise StoreBusy
         try:
             call_outside_fork(work, *args)
         finally:
-            self._turnstile.leave()
+            turnstile.leave()
 
     def _write_alone(self, work: Callable[..., object], *args: object) -> None:
         with self._writer_lock:
@@ -379,7 +378,7 @@ class SqliteStore(SqliteReaders):
         path, synced = self._writer.filename, self.durability == "full"
         if not os.path.exists(path + "-wal"):
             return  # read-only
-        mark = DurabilityMark(path, bytes.fromhex(self.identity), self.secret, adoptions, synced=synced)
+        mark = DurabilityMark(path, bytes.fromhex(self.identity), self.content_key, adoptions, synced=synced)
         self._watches.append(StoreWatch(path, mark))
         call_outside_fork(self._watches[0].settle, self._writer)
         self.doubts = {key.removeprefix(LOST): value for key, value in self._like(LOST)}

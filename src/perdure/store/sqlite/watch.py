@@ -34,6 +34,7 @@ from perdure.store.sqlite.presence import (
     guard,
     has_log,
     is_settled,
+    is_without_log,
 )
 
 _GONE = PresenceState.GONE
@@ -46,6 +47,7 @@ ADOPTIONS = "adoptions"
 def refuse_bad_files(path: str) -> None:
     """Refuse files that SQLite would open, but must not."""
     _refuse_links(path)
+    _refuse_old_log(path)
     _refuse_full_disk(path)
 
 
@@ -59,6 +61,16 @@ def _refuse_links(path: str) -> None:
         raise StoreUnavailable(
             f"{path} has {links} hard links; each name would get its own write-ahead log, with only part of the data",
             hint=f"remove the others (`find . -samefile {shlex.quote(path)}` lists them), or use a copy of the file",
+        )
+
+
+def _refuse_old_log(path: str) -> None:
+    """Refuse a backup next to the log of the store that it replaced: SQLite would apply that log and damage it."""
+    if is_without_log(path):
+        sides = " ".join(shlex.quote(path + suffix) for suffix in ("-wal", "-shm"))
+        raise StoreUnavailable(
+            f"{path} is a backup, but {path}-wal is the log of the store that it replaced; nothing was changed",
+            hint=f"stop every program that uses the store, run `rm -f {sides}`, then `perdure adopt`",
         )
 
 
@@ -140,6 +152,27 @@ class StoreWatch:
             for statement in (Statement("drop_meta", (key,)), Statement("put_meta", (key, value)))
         ]
 
+    def check_before_commit(self) -> None:
+        """Check, inside a transaction, that this process writes where others read, and that the log has every frame.
+
+        Processes with different indexes overwrite each other's frames. A checkpoint of a log that was cut short would
+        damage the database.
+        """
+        if self._guard is None:
+            return
+        if not self._guard.has_index() and self._presence.is_index_replaced():
+            raise StoreFenced(
+                f"{self._path}: {self._presence.describe_loss()} while this process had it open; this commit was not "
+                "made",
+                hint="restart the program; `perdure verify` says whether anything is missing",
+            )
+        if self._guard.is_log_cut():
+            raise StoreFenced(
+                f"{self._path}: its write-ahead log was cut short while this process had it open, so acknowledged "
+                "commits are lost; this one was not acknowledged",
+                hint="stop every program that uses the store; then `perdure verify` says what is missing",
+            )
+
     def check_after_commit(self, writer: apsw.Connection, entries: Sequence[MarkEntry], fresh: FreshReader) -> bool:
         """Check the files and write the mark before a commit is acknowledged; True if the store must be reopened."""
         sight = self._presence.check_files()
@@ -200,6 +233,8 @@ class StoreWatch:
         if self._presence.check_files() is PresenceState.GONE and not self._may_save():
             return False
         if self._guard is not None:
+            if self._guard.is_log_cut():
+                return False
             self._guard.loosen()
         return True
 

@@ -76,11 +76,11 @@ class ProgramProcess:
 
 
 class ForkServerClient:
-    """A client of the fork server in zygote.py. `seed` sets the hash seed, as a real start would."""
+    """A client of the fork server in fork_server.py. `seed` sets the hash seed, as a real start would."""
 
     def __init__(self, seed: int) -> None:
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "perdure.testing.crashtest.zygote"],
+            [sys.executable, "-m", "perdure.testing.crashtest.fork_server"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONDONTWRITEBYTECODE": "1"},
@@ -131,20 +131,20 @@ class ForkServerClient:
                 del self._processes[news.id]
 
 
-_zygotes: dict[tuple[int, str], ForkServerClient] = {}
+_fork_servers: dict[tuple[int, str], ForkServerClient] = {}
 _making = threading.Lock()
 
 
-def zygote_of(seed: int) -> ForkServerClient:
+def fork_server_of(seed: int) -> ForkServerClient:
     """Return a fork server, shared by all crash tests of this process, so that imports are paid once."""
     key = (seed, os.environ.get("PYTHONPATH", ""))
     with _making:
-        if key not in _zygotes or not _zygotes[key].alive:
-            _zygotes[key] = ForkServerClient(seed)
-        return _zygotes[key]
+        if key not in _fork_servers or not _fork_servers[key].alive:
+            _fork_servers[key] = ForkServerClient(seed)
+        return _fork_servers[key]
 
 
 @atexit.register
 def _close_all() -> None:
-    while _zygotes:
-        _zygotes.popitem()[1].close()
+    while _fork_servers:
+        _fork_servers.popitem()[1].close()

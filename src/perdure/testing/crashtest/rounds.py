@@ -29,7 +29,7 @@ from perdure.testing.crashtest.messages import (
 from perdure.testing.crashtest.outside import OutsideWorld, find_added_lines
 from perdure.testing.crashtest.people import AnsweredWaits, ScriptedAnswers
 from perdure.testing.crashtest.places import CrashPoint, places_of
-from perdure.testing.crashtest.processes import SLICE_SECONDS, ForkServerClient, ProgramProcess, zygote_of
+from perdure.testing.crashtest.processes import SLICE_SECONDS, ForkServerClient, ProgramProcess, fork_server_of
 from perdure.testing.crashtest.snapshot import (
     StoreSnapshot,
     has_interrupted,
@@ -126,7 +126,7 @@ class CrashStage:
         self._kept: set[str] = set()
         _copy(folder, self._template)
         # Two seeds, so that sets of text have another order after a restart, as in reality.
-        self._zygotes = (zygote_of(1), zygote_of(2))
+        self._fork_servers = (fork_server_of(1), fork_server_of(2))
 
     def stop(self) -> None:
         """Start no more programs. Rounds in progress end early, without a verdict."""
@@ -221,8 +221,8 @@ class CrashStage:
             nth = len(starts)
             place = places[nth] if nth < len(places) else ""
             told = self._order_for(order, place, last=nth == len(places), reached=str(mark))
-            zygote = self._zygotes[bool(nth) or (order.thorough and not places)]
-            starts.append(self._start(told, zygote, patience, paused, heard))
+            fork_server = self._fork_servers[bool(nth) or (order.thorough and not places)]
+            starts.append(self._start(told, fork_server, patience, paused, heard))
             came = mark.exists() or (manner_of(place) == Disturbance.INSTANT and starts[-1].code == KILLED)
             reached += came and bool(place)
             mark.unlink(missing_ok=True)
@@ -246,14 +246,14 @@ class CrashStage:
     def _start(
         self,
         order: LaunchOrder,
-        zygote: ForkServerClient,
+        fork_server: ForkServerClient,
         patience: RoundTimeouts,
         paused: list[ProgramProcess],
         heard: AnsweredWaits,
     ) -> ProgramStart:
         manner = manner_of(order.place)
         instant = float(strip_action(order.place).rstrip("s")) if manner == Disturbance.INSTANT else None
-        process = zygote.start(order)
+        process = fork_server.start(order)
         began = time.monotonic()
         asked = False
 

@@ -17,12 +17,13 @@ from perdure.values.codec.plain_classes import is_class, namespace_of
 _MAIN: Final = ("__main__", "__mp_main__")
 _module_namespace: Final[Any] = vars(ModuleType)["__dict__"].__get__
 _subclasses: Final[Any] = type.__dict__["__subclasses__"]
+_module: Final[Any] = type.__dict__["__module__"].__get__
 _qualified: Final[Any] = type.__dict__["__qualname__"].__get__
 
 
 def class_name(cls: type) -> str:
     """Return the stored name of a class. Classes of the main program get the name under which others import it."""
-    module = str(namespace_of(cls).get("__module__", ""))
+    module = str(_module(cls))
     return f"{_main_name() if module in _MAIN else module}:{_qualified(cls)}"
 
 

@@ -39,6 +39,7 @@ _LEAVES: Final = {
         leaves.SURROGATES,
         leaves.FRACTION,
         leaves.PATH,
+        leaves.ADDRESS,
         *leaves.LEAVES.values(),
         *dates.LEAVES.values(),
         arrays.ARRAY,
@@ -300,8 +301,8 @@ def _load_error(node: list[Any], depth: int) -> Exception:
     if version <= exceptions.CLOSED:
         kind = exceptions.CLOSED_TYPES.get(name) if version == exceptions.CLOSED else None
         return _make_error(kind, (name, version, text), args, attributes)
-    entry = registry.entry_named(name)
-    if entry is None or entry.shape is not None:
+    entry = registry.exception_to_read(name)
+    if entry is None:
         return _make_error(None, (name, version, text), args, attributes)
     fields = registry.upgrade_fields(entry, version, {"args": args, "attributes": attributes})
     args, attributes = fields.get("args"), fields.get("attributes")

@@ -16,6 +16,7 @@ from msgspec.msgpack import Ext
 from perdure.errors import ValueTooLarge
 from perdure.values import limits
 from perdure.values.codec import arrays, dates, exceptions, leaves, registry, standard_collections
+from perdure.values.codec.class_names import class_name
 from perdure.values.codec.fields import Shape
 from perdure.values.codec.refusals import Refusal, TooDeep, key_step, refuse_type, type_name
 from perdure.values.codec.restored import Restored
@@ -259,17 +260,17 @@ class ValueWalk:
             raise
 
     def _error(self, error: BaseException, entry: registry.RegisteredClass | None, depth: int) -> list[Any]:
-        name, version = exceptions.place_of(type(error)), 1
+        name, version = class_name(type(error)), 1
         if type(error) in exceptions.CLOSED_NAMES:
             name, version = exceptions.CLOSED_NAMES[type(error)], exceptions.CLOSED
         elif entry is not None:
             name, version = entry.name, entry.version
-        args, attributes = error.args, exceptions.attributes_of(error)
+        args, attributes = exceptions.parts_of(error)
         parts = [self._part(argument, depth) for argument in args]
         state = {key: self._part(given, depth) for key, given in attributes.items() if leaves.is_utf8(key)}
         if sum(len(memoryview(part)) for part in (*parts, *state.values()) if part is not None) > exceptions.BYTES_MAX:
             args, parts, state = (args,), [None], {}
-        if not exceptions.can_return(error) or (None in parts and exceptions.needs_arguments(error)):
+        if not exceptions.can_return(error) or (None in parts and exceptions.needs_arguments(error, len(parts))):
             version = exceptions.TOLD
         shown = [self._show_part(given, part) for given, part in zip(args, parts, strict=True)]
         more = {key: self._show_part(attributes[key], part) for key, part in state.items()}

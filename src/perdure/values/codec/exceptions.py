@@ -1,8 +1,8 @@
 """Exceptions as values: type, arguments, text, attributes and notes.
 
-Builtin exceptions, those of Perdure and registered ones come back as themselves; any other as `StepFailed`, which names
-its type. Rebuilding calls no `__init__` of a user class: an empty exception gets its `args` and attributes. Cause,
-context and traceback are not stored.
+Builtin exceptions, those of Perdure, registered ones and plain ones of imported modules come back as themselves; any
+other as `StepFailed`, which names its type. Rebuilding calls no `__init__` of a user class: an empty exception gets its
+`args` and attributes. Cause, context and traceback are not stored.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 
 from perdure import errors
 from perdure.errors import CorruptValue, NotStorable, StepFailed
+from perdure.values.codec.pydantic_values import is_validation_error, rebuild_validation_error, validation_parts
 from perdure.values.codec.refusals import type_name
 
 CLOSED: Final = 0
@@ -50,6 +51,7 @@ _BUILTIN: Final[tuple[type[Exception], ...]] = (
     UnicodeWarning, UserWarning, ValueError, Warning, ZeroDivisionError,
 )  # fmt: skip
 
+_set_args: Final[Any] = vars(BaseException)["args"].__set__
 _UNICODE: Final = (UnicodeDecodeError, UnicodeEncodeError, UnicodeTranslateError)
 
 _ATTRIBUTES: Final[dict[type[Exception], tuple[str, ...]]] = {
@@ -73,11 +75,6 @@ CLOSED_NAMES: Final[dict[type, str]] = {kind: kind.__name__ for kind in _BUILTIN
     kind: f"perdure.{kind.__name__}" for kind in _ours()
 }
 CLOSED_TYPES: Final = {name: kind for kind, name in CLOSED_NAMES.items()}
-
-
-def place_of(kind: type) -> str:
-    """Return the stored name of an exception that is not registered under another one."""
-    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def text_of(error: BaseException) -> str:
@@ -132,9 +129,16 @@ def _safe_text(tell: Callable[[], str], value: Any) -> str:
         return f"<{type_name(type(value))}>"
 
 
-def needs_arguments(error: BaseException) -> bool:
-    """Return whether the exception cannot be rebuilt with a repr in place of an argument."""
-    return isinstance(error, ExceptionGroup)
+def parts_of(error: BaseException) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments and the attributes from which an exception is rebuilt."""
+    if is_validation_error(type(error)):
+        return validation_parts(error)
+    return error.args, attributes_of(error)
+
+
+def needs_arguments(error: BaseException, kept: int) -> bool:
+    """Return whether the exception cannot be rebuilt with a repr in place of an argument, or of all of them."""
+    return isinstance(error, ExceptionGroup) or (is_validation_error(type(error)) and kept == 1)
 
 
 def can_return(error: BaseException) -> bool:
@@ -146,13 +150,15 @@ def can_return(error: BaseException) -> bool:
 
 def rebuild(kind: type[Exception], args: tuple[Any, ...], attributes: dict[str, Any]) -> Exception:
     """Create an exception with these arguments and attributes, without calling its `__init__`."""
+    if is_validation_error(kind):
+        return rebuild_validation_error(kind, args, attributes)
     base: Any = _builtin_base(kind)
     made: Exception = base.__new__(kind, *(args if issubclass(base, ExceptionGroup) else ()))
     if base in _UNICODE:
         if not _is_sound(base, args):
             raise CorruptValue(f"the stored arguments of {kind.__name__} are not valid for it")
         base.__init__(made, *args)
-    made.args = args
+    _set_args(made, args)  # past a `__setattr__` and an `args` of the class
     members = _members(kind)
     for name, value in attributes.items():
         if name in members:
@@ -206,8 +212,9 @@ def check_rebuilds(kind: type[Exception]) -> None:
 
 def make_step_failed(name: str, version: int, text: str, args: Any, attributes: dict[str, Any]) -> StepFailed:
     """Return the `StepFailed` that replaces an exception whose type is not registered or cannot be rebuilt."""
-    hint = f"it was {name}; " + ("it cannot be rebuilt" if version == TOLD else StepFailed.hint)
-    error = StepFailed(text, hint=hint, type_name=name, args=args)
+    shown = name.replace(":", ".", 1)
+    hint = f"it was {shown}; " + ("it cannot be rebuilt" if version == TOLD else StepFailed.hint)
+    error = StepFailed(text, hint=hint, type_name=shown, args=args)
     notes = attributes.get("__notes__")
     if type(notes) is list:
         error.__notes__ = notes

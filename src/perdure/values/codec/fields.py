@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from perdure.errors import UnknownType
-from perdure.values.codec.refusals import Refusal, type_name
+from perdure.values.codec.refusals import Refusal, advise_client, type_name
 
 MISSING: Final = object()
 """Marks a field without a default."""
@@ -87,12 +87,25 @@ def _changed_error(cls: type, name: str, what: str) -> UnknownType:
     return UnknownType(f"{name!r} {what}", hint=hint)
 
 
+def _can_be_left(cls: type, name: str) -> bool:
+    """Whether an attribute is made again when it is needed, or only notes how `Page[int](...)` was written."""
+    return name == "__orig_class__" or isinstance(getattr(cls, name, None), functools.cached_property)
+
+
+def lost_attribute(cls: type, name: str) -> Refusal:
+    """Return the refusal of an object with an attribute that is no field."""
+    return Refusal(
+        f"the attribute {name!r} is not a field of {type_name(cls)} and would be lost",
+        hint=advise_client(cls) or "declare it as a field, or store the parts that you need",
+    )
+
+
 def read_fields(value: Any, names: Iterable[str]) -> dict[str, Any]:
     """Return the values of the fields. Refuses other attributes, which would be lost."""
     wanted = list(names)
     for name in getattr(value, "__dict__", ()):
-        if name not in wanted and not isinstance(getattr(type(value), name, None), functools.cached_property):
-            raise Refusal(f"the attribute {name!r} is not a field of {type_name(type(value))} and would be lost")
+        if name not in wanted and not _can_be_left(type(value), name):
+            raise lost_attribute(type(value), name)
     fields = {name: getattr(value, name, MISSING) for name in wanted}
     for name, field in fields.items():
         if field is MISSING:

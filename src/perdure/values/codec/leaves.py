@@ -158,6 +158,26 @@ def _load_path(payload: bytes) -> PurePath:
         ) from None
 
 
+_ADDRESSES: Final = {
+    name: number
+    for number, name in enumerate(
+        ("IPv4Address", "IPv6Address", "IPv4Network", "IPv6Network", "IPv4Interface", "IPv6Interface"), start=1
+    )
+}
+"""The first byte of an IP address or network. Permanent, like the tags."""
+
+
+def _dump_address(value: Any) -> bytes:
+    return bytes([_ADDRESSES[type(value).__name__]]) + str(value).encode("ascii")
+
+
+def _load_address(payload: bytes) -> Any:
+    import ipaddress
+
+    kinds = {number: getattr(ipaddress, name) for name, number in _ADDRESSES.items()}
+    return kinds[payload[0]](payload[1:].decode("ascii"))
+
+
 BIG_INTEGER: Final = Leaf(ExtensionTag.INTEGER.value, dump_integer, _load_big)
 SURROGATES: Final = Leaf(ExtensionTag.TEXT.value, dump_text, _load_surrogates)
 
@@ -173,11 +193,13 @@ LEAVES: Final[dict[type, Leaf]] = {
 
 FRACTION: Final = Leaf(ExtensionTag.FRACTION.value, _dump_fraction, _load_fraction)
 PATH: Final = Leaf(ExtensionTag.PATH.value, _dump_path, _load_path)
+ADDRESS: Final = Leaf(ExtensionTag.ADDRESS.value, _dump_address, _load_address)
 
 
 def find_loaded_leaves() -> dict[type, Leaf]:
     """Return the types of modules that have been imported: no value of them exists before that."""
     wanted = {("fractions", "Fraction"): FRACTION} | {("pathlib", name): PATH for name in _PATHS}
+    wanted |= {("ipaddress", name): ADDRESS for name in _ADDRESSES}
     # A module that is still being imported lacks names; the next call finds them.
     found = {getattr(sys.modules.get(module), name, None): leaf for (module, name), leaf in wanted.items()}
     return {kind: leaf for kind, leaf in found.items() if kind is not None}

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from perdure.errors import CorruptValue, UnknownType
-from perdure.values.codec.fields import HARMLESS, MISSING, Factory, Shape, read_fields
+from perdure.values.codec.fields import HARMLESS, MISSING, Factory, Shape, lost_attribute, read_fields
 from perdure.values.codec.refusals import Refusal, type_name
 
 
@@ -100,7 +100,7 @@ class SdkModel(PydanticModel):
         lost = {name for name, item in items if name not in declared and not _is_attached(cls, name, item)}
         lost |= (value.__pydantic_private__ or {}).keys()
         if lost:
-            raise Refusal(f"the attribute {min(lost)!r} is not a field of {type_name(type(value))} and would be lost")
+            raise lost_attribute(type(value), min(lost))
         kept = {
             name: item
             for name, item in value.__dict__.items()

@@ -7,6 +7,7 @@ reads the dictionaries of the class and its bases, past `__getattribute__` and m
 from __future__ import annotations
 
 import abc
+import builtins
 import enum
 import sys
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,7 @@ import msgspec
 from perdure.errors import NotStorable
 from perdure.values.codec.fields import Shape
 from perdure.values.codec.models import MODEL_SLOTS, PydanticModel, SdkModel
+from perdure.values.codec.pydantic_values import shape_of_value, url_base
 from perdure.values.codec.refusals import Refusal
 from perdure.values.codec.shapes import (
     FlagMember,
@@ -34,6 +36,18 @@ _MARKS: Final = ("__dataclass_fields__", "__attrs_attrs__", "__pydantic_fields__
 
 _SETTERS: Final = ("attr._make", "pydantic.dataclasses", "pydantic._internal._dataclasses")
 """Modules whose decorators write a `__setattr__`."""
+
+_BUILTINS: Final = frozenset(kind for kind in vars(builtins).values() if isinstance(kind, type))
+_HOOKS: Final = ("__new__", "__del__", "__setattr__", "__getattribute__", "__dict__", "__slots__")
+"""Methods of an exception that building one could call, and slots, which would stay empty."""
+
+
+class _Empty(Protocol):
+    pass
+
+
+_PROTOCOL_INIT: Final = vars(_Empty)["__init__"]
+"""What `typing` gives every Protocol. It refuses to make one, and is never called here."""
 
 _SDKS: Final = frozenset({"openai", "anthropic"})
 
@@ -58,6 +72,9 @@ def make_plain_shape(cls: type) -> Shape:
         raise Refusal("its metaclass may run code")
     if type(cls) is enum.EnumMeta:
         return _enum_shape(cls)
+    value = shape_of_value(cls)
+    if value is not None:
+        return _pydantic_value(cls, value)
     bases = list(_own_bases(cls))
     for base in bases:
         _check_base(base)  # first, because `shape_of` makes an empty object
@@ -77,6 +94,14 @@ def make_plain_shape(cls: type) -> Shape:
     return shape
 
 
+def is_plain_exception(cls: type) -> bool:
+    """Return whether an exception can be built without running its code. Its `__init__` is never called."""
+    if Exception not in _bases(cls) or not _has_known_metaclass(cls):
+        return False
+    own = [namespace_of(base) for base in _bases(cls) if base not in _BUILTINS]
+    return not any(name in namespace for namespace in own for name in _HOOKS)
+
+
 def _has_known_metaclass(cls: type) -> bool:
     pydantic = sys.modules.get("pydantic")
     return type(cls) in _METACLASSES or (pydantic is not None and type(cls) is type(pydantic.BaseModel))
@@ -87,6 +112,19 @@ def _own_bases(cls: type) -> Iterator[type]:
     pydantic = sys.modules.get("pydantic")
     known = {pydantic.BaseModel, pydantic.RootModel} if pydantic is not None else set()
     return (base for base in _bases(cls) if base not in _BASES and base not in known)
+
+
+def _pydantic_value(cls: type, shape: Shape) -> Shape:
+    """Accept a URL type that a program derives from one of pydantic, as long as it adds no code that would run."""
+    base = url_base(cls)
+    for own in _bases(cls):
+        if own is base:
+            break
+        if base is not None and _is_foreign_setter(namespace_of(own).get("_url")):
+            raise Refusal("its attribute '_url' is set by a descriptor")
+        if base is not None and not str(own.__module__).startswith("pydantic."):
+            _check_base(own)
+    return shape
 
 
 def _enum_shape(cls: type) -> Shape:
@@ -108,7 +146,7 @@ def _check_base(base: type) -> None:
         raise Refusal("it has its own __new__")
     if "__setattr__" in own and not _is_generated(own):
         raise Refusal("it has its own __setattr__")
-    if "__init__" in own and not any(mark in own for mark in _MARKS):
+    if "__init__" in own and not any(mark in own for mark in _MARKS) and own["__init__"] is not _PROTOCOL_INIT:
         raise Refusal(f"its base {base.__qualname__} has its own __init__ and is no data class")
 
 

@@ -15,10 +15,18 @@ _STEPS_SHOWN_MAX: Final = 24
 class Refusal(Exception):
     """Collects the path on its way up through the walk. `encode` turns it into an error."""
 
-    def __init__(self, reason: str, error: type[ValueProblem] = NotStorable, *, undeclared: type | None = None) -> None:
+    def __init__(
+        self,
+        reason: str,
+        error: type[ValueProblem] = NotStorable,
+        *,
+        hint: str = "",
+        undeclared: type | None = None,
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.error = error
+        self.hint = hint
         self.undeclared = undeclared
         self.trail: list[tuple[Any, str]] = []
 
@@ -28,7 +36,7 @@ class Refusal(Exception):
 
     def to_error(self, path: str) -> ValueProblem:
         """Return the error to raise, with the whole path."""
-        error = self.error(f"{path}{_format_trail(self.trail)}: {self.reason}")
+        error = self.error(f"{path}{_format_trail(self.trail)}: {self.reason}", hint=self.hint)
         if isinstance(error, NotStorable):
             error.undeclared = self.undeclared
         return error
@@ -72,6 +80,7 @@ def type_name(kind: type) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
+_SECRET: Final = "leave it out: stores are not encrypted. If that is acceptable, store value.get_secret_value()"
 _ADVICE: Final = {
     "builtins.function": "store the data and call the function later",
     "builtins.builtin_function_or_method": "store the data and call the function later",
@@ -94,7 +103,21 @@ _ADVICE: Final = {
     "types.SimpleNamespace": "use vars(value), or a dataclass with @perdure.stored",
     "types.MappingProxyType": "convert it to a dict",
     "builtins.mappingproxy": "convert it to a dict",
+    "re.Pattern": "store its text: value.pattern",
+    "pydantic.types.SecretStr": _SECRET,
+    "pydantic.types.SecretBytes": _SECRET,
 }
+
+_CLIENTS: Final = frozenset({"openai", "anthropic", "httpx", "requests", "aiohttp"})
+_OF_CLIENTS: Final = (
+    ("Stream", "collect it inside of the step and return the text or list(stream)"),
+    ("Page", "store list(page), which reads all pages, or page.data"),
+    ("APIResponse", "store response.parse()"),
+    ("ResponseContent", "store response.content"),
+    ("Response", "store response.json() or response.text"),
+    ("", "make it outside of the step; store the data that it returns"),
+)
+"""Advice for objects of libraries that talk to services, by a word in the name of the class. The first one counts."""
 
 _HANDLES: Final = frozenset(
     "_io _thread threading queue _queue socket _socket ssl _ssl select selectors asyncio _asyncio concurrent "
@@ -103,10 +126,17 @@ _HANDLES: Final = frozenset(
 """Modules whose objects are handles of this process and cannot be restored."""
 
 
+def advise_client(kind: type) -> str | None:
+    """Return what to store instead of a page, a stream, a raw response or a client of an SDK."""
+    if str(kind.__module__).partition(".")[0] not in _CLIENTS:
+        return None
+    return next(advice for word, advice in _OF_CLIENTS if word in kind.__name__)
+
+
 def refuse_type(kind: type) -> Refusal:
     """Return the refusal of a type, with matching advice."""
     name = type_name(kind)
-    advice = _ADVICE.get(f"{kind.__module__}.{kind.__qualname__}")
+    advice = _ADVICE.get(f"{kind.__module__}.{kind.__qualname__}", advise_client(kind))
     if issubclass(kind, type):
         advice = "store data, not code"
     if advice is None and str(kind.__module__).partition(".")[0] in _HANDLES:
@@ -116,14 +146,14 @@ def refuse_type(kind: type) -> Refusal:
         if not has_fields(kind):
             advice = f"make it a dataclass, store its data (vars(value)), or {advice}"
             advice += ", with __perdure_store__ and __perdure_load__"
-    return Refusal(f"{name} cannot be stored; {advice}")
+    return Refusal(f"{name} cannot be stored", hint=advice)
 
 
 def refuse_unregistered(kind: type, reason: str) -> Refusal:
     """Return the refusal of a data class that cannot be built without running its code."""
     return Refusal(
-        f"{type_name(kind)} cannot be stored by itself: {reason}; "
-        f'register it with @perdure.stored("{_suggest_name(kind)}")'
+        f"{type_name(kind)} cannot be stored by itself: {reason}",
+        hint=f'register it with @perdure.stored("{_suggest_name(kind)}")',
     )
 
 

@@ -18,7 +18,8 @@ from perdure.values.codec import exceptions
 from perdure.values.codec.annotations import iterate_annotated_classes
 from perdure.values.codec.class_names import class_name, find_class
 from perdure.values.codec.fields import Shape
-from perdure.values.codec.plain_classes import is_class, make_plain_shape
+from perdure.values.codec.plain_classes import is_class, is_plain_exception, make_plain_shape
+from perdure.values.codec.pydantic_values import is_validation_error, shape_of_value
 from perdure.values.codec.refusals import Refusal, has_fields, refuse_unregistered, type_name
 from perdure.values.codec.sdk_types import import_package
 from perdure.values.codec.shapes import shape_of
@@ -132,8 +133,9 @@ def register_exception(*types: type[BaseException]) -> None:
     """Register exception types, so that they and their subclasses come back as themselves.
 
     The `raises=(...)` option of a step calls this. Exceptions are stored under their module and name; `stored` gives
-    them a name that survives a move. Builtin exceptions and those of Perdure need neither. Skipped are types that are
-    not an `Exception`, and a few of extension modules that cannot be rebuilt: they come back as `StepFailed`.
+    them a name that survives a move. Builtin exceptions, those of Perdure and plain ones at the top level of a module
+    need neither. Skipped are types that are not an `Exception`, and a few of extension modules that cannot be rebuilt:
+    they come back as `StepFailed`.
     """
     for kind in types:
         if not issubclass(kind, BaseException):
@@ -143,7 +145,7 @@ def register_exception(*types: type[BaseException]) -> None:
         with _lock:
             _exception_bases.add(kind)
             if kind not in _by_class:
-                _add(RegisteredClass(exceptions.place_of(kind), 1, kind, None))
+                _add(RegisteredClass(class_name(kind), 1, kind, None))
 
 
 def entry_of(cls: type) -> RegisteredClass | None:
@@ -164,6 +166,18 @@ def entry_named(name: str) -> RegisteredClass | None:
     return entry
 
 
+def exception_to_read(name: str) -> RegisteredClass | None:
+    """Return the entry of a stored exception: a registered one, or a plain one of a module that is imported."""
+    entry = entry_named(name)
+    if entry is not None:
+        return entry if entry.shape is None else None
+    cls = find_class(name)
+    known = cls is not None and (is_validation_error(cls) or is_plain_exception(cls))
+    if cls is None or not known or not exceptions.rebuilds(cls):
+        return None
+    return RegisteredClass(name, 1, cls, None, runs_code=False)
+
+
 def declare(cls: type) -> None:
     """Make a plain data class known under its module and name, even where its module cannot be searched for it."""
     if not is_class(cls):
@@ -172,7 +186,7 @@ def declare(cls: type) -> None:
         try:
             _declared[_entry_of_plain(cls).name] = cls
         except Refusal as refusal:
-            raise NotStorable(refusal.reason) from None
+            raise NotStorable(refusal.reason, hint=refusal.hint) from None
 
 
 def declare_annotations(function: Callable[..., Any]) -> None:
@@ -187,7 +201,7 @@ def entry_to_store(cls: type) -> RegisteredClass | None:
     Plain data classes need no registration. Raises Refusal if a class needs one, or could not be found again.
     """
     entry = entry_of(cls) or _plain.get(cls)
-    if entry is not None or not has_fields(cls) or issubclass(cls, BaseException):
+    if entry is not None or issubclass(cls, BaseException) or not (has_fields(cls) or shape_of_value(cls)):
         return entry
     if cls.__module__.startswith("langchain_core.") and _LANGCHAIN not in _by_name:
         learn_langchain()
@@ -199,7 +213,8 @@ def entry_to_store(cls: type) -> RegisteredClass | None:
     if found is None or (found is not cls and "<locals>" in entry.name):
         raise Refusal(
             f"{type_name(cls)} cannot be stored: its module does not have it under this name, so nobody could read it "
-            "again; move it to the top level of the module, or declare it with Agent(types=[...])",
+            "again",
+            hint="move it to the top level of the module, or declare it with Agent(types=[...])",
             undeclared=cls,
         )
     _remember(entry)
@@ -325,9 +340,7 @@ def _add_derived() -> None:
                 # Skips exceptions with their own name and those that cannot be rebuilt. Of two made by the same code,
                 # the newer counts.
                 if kind not in _by_class and exceptions.rebuilds(kind):
-                    _by_class[kind] = _by_name[exceptions.place_of(kind)] = RegisteredClass(
-                        exceptions.place_of(kind), 1, kind, None
-                    )
+                    _by_class[kind] = _by_name[class_name(kind)] = RegisteredClass(class_name(kind), 1, kind, None)
 
 
 def _iterate_derived(base: type[Exception]) -> Iterator[type[Exception]]:

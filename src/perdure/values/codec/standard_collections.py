@@ -43,8 +43,8 @@ def argument_of(value: Any) -> int | str | None:
         if value.default_factory is factory:
             return name
     raise Refusal(
-        "collections.defaultdict cannot be stored with this factory, which is code; "
-        f"use one of {', '.join(FACTORIES)}, or convert it to a dict"
+        "collections.defaultdict cannot be stored with this factory, which is code",
+        hint=f"use one of {', '.join(FACTORIES)}, or convert it to a dict",
     )
 
 

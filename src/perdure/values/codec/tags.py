@@ -39,6 +39,7 @@ class ExtensionTag(IntEnum):
     DECIMAL = 17  # its text
     FRACTION = 18  # [numerator, denominator], each like INTEGER
     PATH = 19  # one byte for the class, then the text like TEXT
+    ADDRESS = 20  # one byte for the class, then the text in ASCII
     NUMPY_ARRAY = 24  # [dtype, shape, "C" or "F", bytes]
     NUMPY_SCALAR = 25  # [dtype, bytes]
 

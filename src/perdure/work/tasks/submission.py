@@ -22,7 +22,7 @@ from perdure.kernel.scope import current_frame
 from perdure.platform.failpoints import Site
 from perdure.records.tasks import encode_awaited_run
 from perdure.run import wait as waiting
-from perdure.run.answers import find_current_user
+from perdure.run.answers import check_person
 from perdure.run.core import RunCore, core_of
 from perdure.run.function import CallOptions, CallSignature, DurableFunction
 from perdure.run.listing import has_unstorable
@@ -124,11 +124,11 @@ def retry_run(engine: Engine, run_id: str, by: str | None) -> Protocol[bool]:
     Returns whether a worker will take the run; otherwise it goes on when its program opens it.
     """
     if (yield Read(has_unstorable, (engine.store, engine.name, run_id))):
-        told = PendingOrder(r.Order.RETRY, "", by or find_current_user())
+        told = PendingOrder(r.Order.RETRY, "", check_person(by))
         yield from give_order(engine, engine.name, run_id, told)
         return bool((yield Read(engine.store.read, ("get_task", (engine.stream, run_id)))))
     owner = yield Read(lambda: engine.stream if engine.is_known() else 0)
-    wanted = RequeueRun((owner, engine.name, check_storable_name(run_id, "run's id")), by or find_current_user())
+    wanted = RequeueRun((owner, engine.name, check_storable_name(run_id, "run's id")), check_person(by))
     yield from write(engine, Site.TASK, [wanted])
     return True
 
@@ -168,9 +168,9 @@ def _end_of(store: Store, run: RunRow) -> RunEnd | None:
     if entry is None:
         return None  # the run is being continued right now
     record = r.decode(entry.kind, entry.body) if entry.body is not None else r.remains(entry.kind)
-    if isinstance(record, r.RunFinished):
+    if isinstance(record, r.RunFinishedEntry):
         return RunEnd("finished", record.result)
-    if isinstance(record, r.RunCancelled):
+    if isinstance(record, r.RunCancelledEntry):
         return RunEnd("cancelled", b"", order_text(record))
     assert isinstance(record, r.RunFailed)
     return RunEnd("failed", record.error, record.text)

@@ -18,6 +18,7 @@ from perdure.journal.retention_rules import OURS
 from perdure.kernel.names import check_storable_name
 from perdure.records import StateChange
 from perdure.values.limits import NAME_CHARACTERS_MAX
+from perdure.work.threads.trails import framework_of
 
 if TYPE_CHECKING:
     from perdure.kernel.engine import Engine
@@ -215,7 +216,7 @@ def _keys_in(engine: Engine, space: str) -> list[str]:
 def refuse_foreign(engine: Engine, thread: str) -> None:
     """A thread that a framework has saved is continued by that framework."""
     if engine.is_known() and engine.store.read("thread_checkpoints_page", (engine.stream, thread, "", 1, "", 1)):
-        raise ForeignThread(f"thread {thread!r} of agent {engine.name!r} was saved by LangGraph")
+        raise ForeignThread(f"thread {thread!r} of agent {engine.name!r} was saved by {framework_of(engine, thread)}")
 
 
 def run_id_of(engine: Engine, index: ThreadIndex, number: int) -> str:

@@ -69,6 +69,14 @@ def erase_dropped(engine: Engine, thread: str) -> Protocol[ErasedContent]:
     return gone
 
 
+def erase_calls(engine: Engine, thread: str) -> Protocol[ErasedContent]:
+    """Erase the runs `<thread>#<n>` in which an adapter has recorded the calls of a session."""
+    gone = ErasedContent(engine.store.clock.salt().hex())
+    for run in (yield Read(lambda: list(_call_runs(engine, thread)))):
+        yield from _erase_run(engine, run.stream, gone)
+    return gone
+
+
 def scrub(engine: Engine, gone: ErasedContent) -> Protocol[None]:
     """Remove what was erased from the files of the store: large values, and the free space of its pages."""
     if gone.has_objects:
@@ -93,6 +101,13 @@ def _runs_of(engine: Engine, index: ThreadIndex, number: int) -> Iterator[RunRow
     by_task = parent is not None and task_of(engine.store, parent.stream).startswith("turn ")
     if parent is not None and by_task and parent.id.startswith(f"{owner.thread}@"):
         yield parent
+
+
+def _call_runs(engine: Engine, thread: str) -> Iterator[RunRow]:
+    for name, agent, _ in engine.store.read("runs_with_prefix", (f"{thread}#", 1 << 60)):
+        run = read_run(engine.store, engine.name, name) if agent == engine.name else None
+        if run is not None and name[len(thread) + 1 :].replace(".", "").isdecimal():
+            yield from _family(engine, run)
 
 
 def _family(engine: Engine, run: RunRow) -> Iterator[RunRow]:
@@ -145,7 +160,7 @@ def _plan(engine: Engine, row: RunRow, token: str) -> RunErasurePlan | None:
 
 def _is_held(engine: Engine, stream: int) -> IsHeld:
     """Return the test for a process that has a run open. A lease of ours for a run not open here is left over."""
-    lease_keeper = engine.place.tenancy_if_any
+    lease_keeper = engine.place.lease_keeper_if_any
 
     def is_held(lease: Lease) -> bool:
         if lease.process == identify_this_process() and (

@@ -27,15 +27,18 @@ def fork(engine: Engine, thread: str, at: int | None, to: str) -> Protocol[None]
     """Make a thread that begins with the turns of another one, up to `at`, and with its state as of then."""
     while True:
         index: ThreadIndex = yield Read(read_index, (engine, thread))
+        if not index.known:
+            raise ThreadNotFound(f"agent {engine.name!r} has no thread {thread!r}")
         number = index.turns if at is None else at
         if type(number) is not int or not index.first <= number <= index.turns:
-            raise PointNotFound(f"thread {thread!r} has no turn {at}: it has {index.first} to {index.turns}")
+            raise PointNotFound(f"thread {thread!r} has no turn {at!r}: it has {index.first} to {index.turns}")
         last = yield Read(read_last_turn, (engine, index))
         if last is not None and number == last.number and last.in_the_way:
             raise TurnUnfinished(f"turn {number} of thread {thread!r} has not ended")
         there: ThreadIndex = yield Read(read_index, (engine, to))
         if there.known:
-            raise VersionConflict(f"thread {to!r} exists", expected=0, found=there.revision)
+            told = "choose another id for the fork, or delete that thread first"
+            raise VersionConflict(f"thread {to!r} exists", expected=0, found=there.revision, hint=told)
         shared = yield Read(state_after, (engine, thread, number))
         asks = conversations.head_write(engine, ThreadIndex(to, number, index.first, thread, number))
         asks += [conversations.state_write(engine, to, key, value) for key, value in shared.items()]

@@ -14,7 +14,7 @@ from perdure.journal import objects
 from perdure.journal.lineage import events_of
 from perdure.kernel.program_line import format_call, format_value
 from perdure.kernel.protocol import Protocol, Read
-from perdure.run.core import view_of
+from perdure.run.data_view import view_of
 from perdure.run.history import effective
 from perdure.run.ledger import Ledger
 from perdure.run.listing import RunSummary, summary_of
@@ -157,21 +157,27 @@ def _effects(events: Sequence[r.JournalEntry]) -> Iterator[_DoneEffect]:
 def _tool_call(
     said: Sequence[_SaidMessage], opened: Mapping[int, Any], effect: _DoneEffect
 ) -> tuple[_SaidMessage, ...]:
-    """The message that called a tool for an effect and the one with its result, when both are there."""
-    before = [one for one in said if one.seq < effect.begun and _has_part(opened[one.position], "tool_use")]
-    after = [one for one in said if one.seq > effect.ended and _has_part(opened[one.position], "tool_result")]
-    return (before[-1], after[0]) if before and after else ()
+    """The message that called tools, and those with their results, when one of them came after the effect."""
+    callers = [one for one in said if _has_part(opened[one.position], "tool_use")]
+    before = [one for one in callers if one.seq < effect.begun]
+    if not before:
+        return ()
+    end = next((one.seq for one in callers if one.seq > effect.begun), said[-1].seq + 1)
+    results = [one for one in said if before[-1].seq < one.seq < end and _has_part(opened[one.position], "tool_result")]
+    return (before[-1], *results) if results and results[-1].seq > effect.ended else ()
 
 
 def _has_part(message: Any, kind: str) -> bool:
-    """Whether a message calls tools, or has their results, in the shape of one of the providers."""
-    if not isinstance(message, Mapping):
-        return False
-    if message.get("role") == "tool" if kind == "tool_result" else message.get("tool_calls"):
+    """Whether a message calls tools, or has their results, as a dict or an object of a provider or a framework."""
+    speaker = _field(message, "role") or _field(message, "type")
+    if speaker == "tool" if kind == "tool_result" else _field(message, "tool_calls"):
         return True
-    content = message.get("content")
-    parts = content if isinstance(content, list) else ()
-    return any(isinstance(part, Mapping) and part.get("type") == kind for part in parts)
+    content = _field(message, "content")
+    return any(_field(part, "type") == kind for part in (content if isinstance(content, list) else ()))
+
+
+def _field(message: Any, name: str) -> Any:
+    return message.get(name) if isinstance(message, Mapping) else getattr(message, name, None)
 
 
 def _describe_effect(engine: Engine, effect: _DoneEffect) -> dict[str, str]:

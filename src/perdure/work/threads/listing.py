@@ -27,6 +27,7 @@ from perdure.work.threads.read import (
     read_writes,
     value_of,
 )
+from perdure.work.threads.trails import frameworks
 from perdure.work.threads.write import ForeignValue
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class ThreadInfo(msgspec.Struct, frozen=True):
     newest: str
     """The id of the newest checkpoint; of Perdure's own threads, the run that is the last turn."""
     framework: str = "langgraph"
-    """Who continues it: `langgraph`, or `perdure` for `agent.thread`."""
+    """Who continues it: `langgraph`, `openai-agents` and so on, or `perdure` for `agent.thread`."""
     turns: int = 0
     """Of Perdure's own threads."""
 
@@ -90,10 +91,13 @@ def _iterate_conversations(engine: Engine) -> Iterator[ThreadInfo]:
 def list_saved_threads(engine: Engine) -> list[ThreadInfo]:
     """Return the threads that a framework has saved, sorted by id."""
     found: list[ThreadInfo] = []
-    after = ""
+    after, known = "", frameworks(engine) if engine.is_known() else {}
     while engine.is_known():
         rows = engine.store.read("threads_of", (engine.stream, after, _PAGE))
-        found += [ThreadInfo(one, count, moment(first), moment(last), head) for one, count, first, last, head in rows]
+        found += [
+            ThreadInfo(one, count, moment(first), moment(last), head, known.get(one, "langgraph"))
+            for one, count, first, last, head in rows
+        ]
         if len(rows) < _PAGE:
             break
         after = rows[-1][0]

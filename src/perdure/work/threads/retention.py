@@ -19,10 +19,11 @@ from perdure.values.durations import Duration, seconds_of
 from perdure.work.threads import conversations, prune
 from perdure.work.threads import fork as forking
 from perdure.work.threads.conversations import ThreadIndex, read_index, run_id_of
-from perdure.work.threads.erasure import erase_dropped
+from perdure.work.threads.erasure import erase_calls, erase_dropped, scrub
 from perdure.work.threads.fork import drop_turns
 from perdure.work.threads.listing import ThreadInfo, list_threads
 from perdure.work.threads.prune import PointKeys, delete_idle, drop, find_outnumbered
+from perdure.work.threads.trails import frameworks
 
 if TYPE_CHECKING:
     from perdure.kernel.engine import Engine
@@ -126,7 +127,11 @@ def delete(engine: Engine, thread: str) -> Protocol[int]:
     """Delete a thread, whoever continues it. Returns how many turns or checkpoints it had."""
     if (yield Read(_has_turns, (engine, thread))):
         return (yield from forking.delete(engine, thread))
-    return (yield from prune.delete(engine, thread))
+    by_adapter = yield Read(lambda: engine.is_known() and thread in frameworks(engine))
+    count = yield from prune.delete(engine, thread)
+    if by_adapter:
+        yield from scrub(engine, (yield from erase_calls(engine, thread)))
+    return count
 
 
 def shorten(engine: Engine, thread: str, keep: RetentionRule) -> Protocol[int]:

@@ -13,12 +13,21 @@ import msgspec
 
 from perdure import records as r
 from perdure.data import state
-from perdure.errors import AlreadyReplied, InputChanged, NoTurn, RunBusy, RunExists, TurnUnfinished, VersionConflict
+from perdure.errors import (
+    AlreadyReplied,
+    InputChanged,
+    NoTurn,
+    RunBusy,
+    RunExists,
+    RunFinished,
+    TurnUnfinished,
+    VersionConflict,
+)
 from perdure.journal import objects
 from perdure.kernel.program_line import format_value
 from perdure.kernel.protocol import Pause, Protocol, Read
 from perdure.run.core import RunCore
-from perdure.run.ending import end_run
+from perdure.run.finish import end_run
 from perdure.run.ledger import Ledger
 from perdure.run.lifecycle import ClaimedRun, load, open_run
 from perdure.run.listing import RunSummary, summary_of
@@ -132,6 +141,7 @@ def _plan(engine: Engine, request: TurnRequest) -> Protocol[_PlannedTurn]:
     last: LastTurn | None = yield Read(read_last_turn, (engine, index))
     known = yield from _find_known_turn(engine, request, index, last)
     if known is not None:
+        yield from _require_open(engine, request, known, last)
         return known
     queued = index.queued[0] if index.queued else None
     if last is not None and not last.run.status.over:
@@ -169,6 +179,19 @@ def _find_known_turn(
     return _PlannedTurn(last.run.id, given) if same else None
 
 
+def _require_open(engine: Engine, request: TurnRequest, known: _PlannedTurn, last: LastTurn | None) -> Protocol[None]:
+    """Refuse an earlier turn that failed: the message after it has closed it, as later turns went on without it."""
+    if last is None or known.run == last.run.id:
+        return
+    row = yield Read(require_run_row, (engine.store, engine.name, known.run))
+    run: RunSummary = yield Read(summary_of, (engine.store, row))
+    if not run.status.over:
+        raise RunFinished(
+            f"turn {known.run!r} failed ({run.error}), and a later turn of thread {request.thread!r} has closed it",
+            hint="the message is still in the thread; to have it answered now, send it again under another id=",
+        )
+
+
 def _clear(engine: Engine, request: TurnRequest, last: LastTurn) -> Protocol[None]:
     """A new input comes after a turn that has not ended: close that one, or refuse."""
     what = f"turn {last.number} of thread {request.thread!r}"
@@ -203,7 +226,8 @@ def _plan_new_turn(
     run = f"{index.thread}#{number}"
     there = yield Read(read_run, (engine.store, engine.name, run))
     if there is not None and (yield Read(read_index, (engine, index.thread))).turns < number:
-        raise RunExists(f"run {run!r} exists, and is not a turn of thread {index.thread!r}")
+        text = f"run {run!r} exists, and is not a turn of thread {index.thread!r}"
+        raise RunExists(text, hint="use another thread id; nothing was written")
     message, made = objects.pack(engine.store, to_message("user", given), "message")
     snapshot, also = objects.pack(engine.store, index.state, "thread state")
     asks = conversations.head_write(engine, msgspec.structs.replace(index, turns=number))
@@ -288,3 +312,9 @@ def reply(run: RunCore, value: Any) -> Protocol[None]:
     key = REPLY if _is_message(value) else REPLY_TEXT
     yield from write(run, r.WriteOp.MESSAGE, key, to_message("assistant", value), "reply")
     set_result(run, value)
+
+
+def reply_with_returned(run: RunCore, value: Any) -> Protocol[None]:
+    """Take what a turn function has returned as its reply, unless it gave a reply or a result by itself."""
+    if value is not None and not run.view.replied and not run.view.result:
+        yield from reply(run, value)

@@ -12,6 +12,7 @@ from zlib import crc32
 import msgspec
 
 from perdure import records as r
+from perdure.data import state
 from perdure.errors import StoreBusy, ThreadConflict, ThreadDeleted, WrongValue
 from perdure.journal import trees
 from perdure.journal.agent_writes import AgentWrite, AppendAgentWrites, SetKey, UnconditionalWrite
@@ -25,6 +26,7 @@ from perdure.store import is_embedded
 from perdure.store.base import Statement, is_storable_name
 from perdure.values.limits import THREAD_STREAMS
 from perdure.work.threads.cache import LastCheckpoint, StoredChannel, ThreadLife, cache_of
+from perdure.work.threads.trails import FRAMEWORKS
 
 if TYPE_CHECKING:
     from perdure.kernel.engine import Engine
@@ -63,6 +65,8 @@ class NewThreadCheckpoint(msgspec.Struct, frozen=True):
     """Omitted channels: their value follows from an earlier checkpoint and the writes since."""
     on_head: bool = False
     """Refuse the checkpoint unless its parent is the newest one."""
+    framework: str = ""
+    """Who continues the thread; empty for LangGraph. Recorded with the first checkpoint of a namespace."""
 
 
 class TaskWrite(msgspec.Struct, frozen=True):
@@ -82,12 +86,18 @@ def put_checkpoint(engine: Engine, wanted: NewThreadCheckpoint) -> Protocol[None
             where = (made.owner, made.thread, made.ns, made.parent)
             objects = [Statement("check_thread_head", where, ThreadConflict), *objects]
         try:
-            yield from land(engine, {made.thread: made.life}, [made], objects)
+            yield from land(engine, {made.thread: made.life}, [made], objects, _framework_write(engine, wanted))
         except StaleThread:
             yield Read(cache_of(engine).read_life, (engine, wanted.thread))
             continue
         cache_of(engine).remember(made.thread, made.ns, kept, engine.store.clock.boot_ms())
         return
+
+
+def _framework_write(engine: Engine, wanted: NewThreadCheckpoint) -> list[SetKey]:
+    if not wanted.framework or wanted.parent:
+        return []
+    return [state.ask_set(engine, (engine.stream, FRAMEWORKS, wanted.thread), wanted.framework, None, None)]
 
 
 def _make_put(engine: Engine, wanted: NewThreadCheckpoint) -> tuple[r.ThreadPut, list[Statement], LastCheckpoint]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure import records as r
-from perdure.errors import WorkflowNotFound
+from perdure.errors import WorkflowNotFound, WrongType
 from perdure.journal import objects
 from perdure.journal.leases import counts_as_alive
 from perdure.journal.workflow_writes import (
@@ -105,6 +105,8 @@ class WorkflowReader:
     def look(self, which: WorkflowRef) -> WorkflowState:
         """Return a workflow as the caller sees it."""
         read, name = self._store.read, check_name(which.name, "a workflow's name")
+        if which.version is not None and type(which.version) is not int:
+            raise WrongType(f"version={which.version!r} must be an int, not {type(which.version).__name__}")
         if which.version is not None and not 0 < which.version <= NUMBER_MAX:
             raise self._not_found_error(which)
         flow = (first_number(read("get_agent", (which.agent,))), name)
@@ -198,7 +200,7 @@ class WorkflowReader:
 
 def reader_for(engine: Engine) -> WorkflowReader:
     """Return a reader for an agent of this process. Without a lease_keeper, it holds no claims yet."""
-    return WorkflowReader(engine.store, engine.name, engine.place.tenancy_if_any)
+    return WorkflowReader(engine.store, engine.name, engine.place.lease_keeper_if_any)
 
 
 def no_step_error(name: str, key: str, sheet: WorkflowVersion) -> WorkflowNotFound:

@@ -77,6 +77,15 @@ class ClaimedStep(msgspec.Struct, frozen=True):
         return {**self.kwargs, "run": run} if self.kwargs.get("run", ...) is None else self.kwargs
 
 
+def _check_handlers(handlers: ActionHandlers | None) -> dict[str, Callable[..., Any]]:
+    if handlers is not None and not isinstance(handlers, Mapping):
+        raise WrongType(
+            f"handlers must be a dict of functions, not {type(handlers).__name__}",
+            hint='name the function of each action: wf.resume({"scrape": fetch_pages})',
+        )
+    return dict(handlers or {})
+
+
 class WorkflowResume:
     """One call of `resume`."""
 
@@ -85,7 +94,7 @@ class WorkflowResume:
     ) -> None:
         self._engine = engine
         self._which = which
-        self._handlers = dict(handlers or {})
+        self._handlers = _check_handlers(handlers)
         self._wait = wait
         self._awaits = awaits
         """Whether coroutines can be awaited here."""

@@ -137,6 +137,9 @@ CREATE TABLE questions (
     PRIMARY KEY (stream, seq)
 );
 
+-- The few questions that are open, among all that were ever asked.
+CREATE INDEX questions_open ON questions (stream, seq) WHERE open = 1;
+
 -- View: answers; the first one wins. Apart from questions, because an answer may come first.
 CREATE TABLE answers (
     stream  BIGINT NOT NULL,

@@ -123,6 +123,9 @@ CREATE TABLE questions (
     PRIMARY KEY (stream, seq)
 ) STRICT;
 
+-- The few questions that are open, among all that were ever asked.
+CREATE INDEX questions_open ON questions (stream, seq) WHERE open = 1;
+
 -- View: answers; the first one wins. Apart from questions, because an answer may come first.
 CREATE TABLE answers (
     stream  INTEGER NOT NULL,

@@ -1,0 +1,50 @@
+"""All routes. A new noun is one module here, and one line below."""
+
+from __future__ import annotations
+
+from perdure.server.openapi import describe_api
+from perdure.server.routes import (
+    agents,
+    answers,
+    artifacts,
+    checkpoints,
+    events,
+    health,
+    keys,
+    mcp,
+    memories,
+    meta,
+    presence,
+    questions,
+    run_protocol,
+    runs,
+    state,
+    store,
+    threads,
+    workflows,
+)
+from perdure.server.routing import Route
+
+_MODULES = (
+    health,
+    keys,
+    agents,
+    runs,
+    state,
+    checkpoints,
+    workflows,
+    events,
+    memories,
+    threads,
+    presence,
+    artifacts,
+    run_protocol,
+    questions,
+    answers,
+    store,
+    mcp,
+)
+
+ROUTES: tuple[Route, ...] = meta.add_document(
+    tuple(route for module in _MODULES for route in module.ROUTES), describe_api
+)

@@ -1,0 +1,61 @@
+"""The parts of a running server that handlers share."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from perdure.server.access import OPEN_PRINCIPAL
+from perdure.server.idempotency import Idempotency
+from perdure.server.keys import KeyRing
+from perdure.server.metrics import Metrics
+from perdure.server.notify.notifier import Notifier
+from perdure.server.notify.targets import parse_target
+from perdure.server.quotas import Quotas
+from perdure.server.run_sessions import RunSessions
+from perdure.server.settings import ServerSettings
+from perdure.server.tenants import Tenants
+
+
+class Services(msgspec.Struct, frozen=True):
+    """The settings, keys and tenants of one server process."""
+
+    settings: ServerSettings
+    keys: KeyRing
+    tenants: Tenants
+    quotas: Quotas
+    metrics: Metrics
+    idempotency: Idempotency
+    stopping: asyncio.Event
+    """Set when the server begins to stop: streams end."""
+    notifier: Notifier
+    run_sessions: RunSessions = msgspec.field(default_factory=RunSessions)
+
+    @classmethod
+    def open(cls, settings: ServerSettings) -> Services:
+        """Make the services of a server. Stores are opened on first use."""
+        keys, tenants = KeyRing(settings.store), Tenants(settings.store)
+        targets = [parse_target(url, settings.notify_secret) for url in settings.notify]
+        return cls(
+            settings,
+            keys,
+            tenants,
+            Quotas(settings),
+            Metrics(),
+            Idempotency(tenants),
+            asyncio.Event(),
+            Notifier(tenants, keys, targets, settings.notify_secret),
+        )
+
+    async def prepare(self) -> None:
+        """Open the stores of keys and of the default tenant, so that a server that cannot serve does not start."""
+        await self.keys.prepare()
+        await self.tenants.store(OPEN_PRINCIPAL)
+        self.notifier.start(self.settings.public_url.rstrip("/") or self.settings.origin)
+
+    async def close(self) -> None:
+        """End what runs in the background, and close every store."""
+        await self.notifier.stop()
+        await self.tenants.close()
+        await self.keys.close()

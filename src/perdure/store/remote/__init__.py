@@ -1,0 +1,1 @@
+"""The store behind `perdure serve`: a client that speaks HTTP and needs no database driver."""

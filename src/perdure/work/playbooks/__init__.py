@@ -1,0 +1,1 @@
+"""Playbooks: steps that a strong model worked out, so that a cheap one can follow them."""

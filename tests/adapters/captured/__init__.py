@@ -1,0 +1,1 @@
+"""Programs that know nothing of Perdure, and the provider that they call."""

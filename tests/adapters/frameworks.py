@@ -1,0 +1,421 @@
+"""One agent with three tools, written for each framework with a scripted model, so that the same kills hit all.
+
+A program plays the whole turn with the question "go". `play` kills itself at the moment it is told. Model calls and
+tool effects are counted outside. Without Perdure, a program uses what the framework itself offers to survive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import warnings
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from perdure import Agent, Done, NotDone
+from perdure.adapters.call_policy import bind_key, effect_key
+from tests.conformance.kit import World, die
+
+os.environ["OPENAI_AGENTS_DISABLE_TRACING"] = "1"
+ANSWER = "all done"
+TOOLS = (1, 2, 3)
+MOMENTS = ("before", "inside", "after", "model", "stream")
+"""Before and after the effect of tool 2, after its result was stored, in the next model call, in the last stream."""
+
+
+class Stage:
+    """Where a program plays: what it counts, where it is killed, and with which store."""
+
+    def __init__(self, folder: Path, url: str, kill: str, *, ours: bool) -> None:
+        self.world, self.folder, self.url, self.kill, self.ours = World(folder), folder, url, kill, ours
+        self.streams = "stream" in folder.name
+
+    def model(self, results: int) -> str | None:
+        """Count a model call. Returns the tool to call, or None for the final answer."""
+        if results == 2 and self.kill == "after":
+            die()
+        self.world.do("model")
+        if results == 2 and self.kill == "model":
+            die()
+        return f"tool{results + 1}" if results < len(TOOLS) else None
+
+    def pieces(self) -> list[str]:
+        """The final answer in pieces, for a stream that may be cut."""
+        return ["all ", "done"]
+
+    def cut(self) -> None:
+        """Between two pieces of the final answer."""
+        if self.kill == "stream":
+            die()
+
+    def tool(self, number: int, x: int) -> str:
+        """The effect of a tool."""
+        if number == 2 and self.kill == "before":
+            die()
+        self.world.do(f"tool{number} {effect_key()}")
+        if number == 2 and self.kill == "inside":
+            die()
+        return f"did {x}"
+
+    def check(self, number: int) -> Callable[..., Any]:
+        """Asks the world whether it has seen the key of a call."""
+
+        def check(x: int, *, key: str) -> Any:
+            return Done(f"did {x}") if f"tool{number} {key}" in self.world.read_all() else NotDone
+
+        return check
+
+
+def make_function(stage: Stage, number: int) -> Any:
+    """A tool as a plain function."""
+
+    def tool(x: int) -> str:
+        """Do something that must happen once."""
+        return stage.tool(number, x)
+
+    tool.__name__ = f"tool{number}"
+    return tool
+
+
+def play_openai_agents(stage: Stage) -> str:
+    from agents import Agent as FrameworkAgent
+    from agents import Runner, function_tool
+    from agents.memory import SQLiteSession
+    from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
+
+    from perdure.adapters.openai_agents import PerdureSession, durable, durable_model
+
+    def answer(call: Any) -> ModelStep:
+        results = sum(item.get("type") == "function_call_output" for item in call.input)
+        name = stage.model(results)
+        if name is None:
+            if stage.streams:
+                stage.cut()
+            return ModelStep(output=[assistant_message(ANSWER)])
+        return ModelStep(output=[function_call(name, {"x": results}, call_id=f"call-{results}")])
+
+    model: Any = ScriptedModel([ModelStep.respond(answer)] * 9)
+    tools: list[Any] = [function_tool(make_function(stage, number)) for number in TOOLS]
+    session: Any = SQLiteSession("user-1", stage.folder / "own.db")
+    if stage.ours:
+        session = PerdureSession(stage.url, "user-1")
+        model = durable_model(session, model)
+        tools = [durable(tool, session=session, check=stage.check(n)) for n, tool in zip(TOOLS, tools, strict=True)]
+    agent: Any = FrameworkAgent("shop", model=model, tools=tools)
+
+    async def main() -> str:
+        if not stage.streams:
+            return str((await Runner.run(agent, "go", session=session)).final_output)
+        result = Runner.run_streamed(agent, "go", session=session)
+        async for _ in result.stream_events():
+            pass
+        return str(result.final_output)
+
+    return asyncio.run(main())
+
+
+def play_pydantic_ai(stage: Stage) -> str:
+    from pydantic_ai import Agent as FrameworkAgent
+    from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+    from pydantic_ai.models.function import DeltaToolCall, FunctionModel
+
+    from perdure.adapters.pydantic_ai import Durability
+
+    def count(messages: Any) -> int:
+        return sum(isinstance(part, ToolReturnPart) for message in messages for part in message.parts)
+
+    def answer(messages: Any, info: Any) -> ModelResponse:
+        results = count(messages)
+        name = stage.model(results)
+        if name is None:
+            return ModelResponse(parts=[TextPart(ANSWER)])
+        return ModelResponse(parts=[ToolCallPart(name, {"x": results}, tool_call_id=f"call-{results}")])
+
+    async def stream(messages: Any, info: Any) -> Any:
+        results = count(messages)
+        name = stage.model(results)
+        if name is not None:
+            call = DeltaToolCall(name=name, json_args=json.dumps({"x": results}), tool_call_id=f"call-{results}")
+            yield {0: call}
+            return
+        first, second = stage.pieces()
+        yield first
+        stage.cut()
+        yield second
+
+    checks = {f"tool{number}": stage.check(number) for number in TOOLS}
+    agent = FrameworkAgent(
+        FunctionModel(answer, stream_function=stream),
+        capabilities=[Durability(stage.url, checks=checks)] if stage.ours else [],
+    )
+    for number in TOOLS:
+        agent.tool_plain(make_function(stage, number))
+
+    async def main() -> str:
+        if not stage.streams:
+            return (await agent.run("go", run_id="user-1")).output
+        async with agent.run_stream("go", run_id="user-1") as result:
+            return "".join([piece async for piece in result.stream_text(delta=True)])
+
+    return asyncio.run(main())
+
+
+def play_adk(stage: Stage) -> str:
+    from google.adk.agents import LlmAgent
+    from google.adk.agents.run_config import RunConfig, StreamingMode
+    from google.adk.apps import App
+    from google.adk.models.base_llm import BaseLlm
+    from google.adk.models.llm_response import LlmResponse
+    from google.adk.runners import Runner
+    from google.adk.sessions.sqlite_session_service import SqliteSessionService
+    from google.genai import types
+
+    from perdure.adapters.adk import DurabilityPlugin, PerdureSessionService
+
+    def say(**part: Any) -> types.Content:
+        return types.Content(role="model", parts=[types.Part(**part)])
+
+    class Scripted(BaseLlm):
+        async def generate_content_async(self, llm_request: Any, stream: bool = False) -> Any:
+            parts = [part for content in llm_request.contents for part in content.parts]
+            results = sum(part.function_response is not None for part in parts)
+            name = stage.model(results)
+            if name is not None:
+                yield LlmResponse(content=say(function_call=types.FunctionCall(name=name, args={"x": results})))
+                return
+            for piece in stage.pieces() if stream else ():
+                yield LlmResponse(content=say(text=piece), partial=True)
+                stage.cut()
+            yield LlmResponse(content=say(text=ANSWER))
+
+    checks = {f"tool{number}": stage.check(number) for number in TOOLS}
+    agent = LlmAgent(name="shop", model=Scripted(model="none"), tools=[make_function(stage, n) for n in TOOLS])
+    app = App(name="shop", root_agent=agent, plugins=[DurabilityPlugin(stage.url, checks)] if stage.ours else [])
+    service: Any = (
+        PerdureSessionService(stage.url) if stage.ours else SqliteSessionService(str(stage.folder / "own.db"))
+    )
+
+    async def main() -> str:
+        runner = Runner(app=app, session_service=service)
+        place: dict[str, Any] = {"app_name": "shop", "user_id": "ann", "session_id": "user-1"}
+        if await service.get_session(**place) is None:
+            await service.create_session(**place)
+        config = RunConfig(streaming_mode=StreamingMode.SSE if stage.streams else StreamingMode.NONE)
+        asked = types.Content(role="user", parts=[types.Part(text="go")])
+        said = ""
+        async for event in runner.run_async(user_id="ann", session_id="user-1", new_message=asked, run_config=config):
+            if event.is_final_response() and event.content:
+                said = event.content.parts[0].text
+        return said
+
+    return asyncio.run(main())
+
+
+def play_strands(stage: Stage) -> str:
+    from strands import Agent as FrameworkAgent
+    from strands import tool as as_tool
+    from strands.models.model import Model
+    from strands.session.file_session_manager import FileSessionManager
+
+    from perdure.adapters.strands import PerdureSessionManager, durable
+
+    class Scripted(Model):
+        def update_config(self, **config: Any) -> None: ...
+
+        def get_config(self) -> Any:
+            return {}
+
+        async def structured_output(self, *args: Any, **kwargs: Any) -> Any:
+            yield {}
+
+        async def stream(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
+            results = sum("toolResult" in block for message in messages for block in message["content"])
+            name = stage.model(results)
+            yield {"messageStart": {"role": "assistant"}}
+            if name is not None:
+                yield {"contentBlockStart": {"start": {"toolUse": {"name": name, "toolUseId": f"call-{results}"}}}}
+                yield {"contentBlockDelta": {"delta": {"toolUse": {"input": json.dumps({"x": results})}}}}
+            else:
+                yield {"contentBlockStart": {"start": {}}}
+                for piece in stage.pieces():
+                    yield {"contentBlockDelta": {"delta": {"text": piece}}}
+                    stage.cut()
+            yield {"contentBlockStop": {}}
+            yield {"messageStop": {"stopReason": "end_turn" if name is None else "tool_use"}}
+
+    tools: list[Any] = [as_tool(make_function(stage, number)) for number in TOOLS]
+    session: Any = None
+    if stage.ours:
+        session = PerdureSessionManager(stage.url, "user-1")
+        tools = [durable(tool, session=session, check=stage.check(n)) for n, tool in zip(TOOLS, tools, strict=True)]
+    else:
+        session = FileSessionManager("user-1", storage_dir=str(stage.folder / "own"))
+    agent = FrameworkAgent(model=Scripted(), tools=tools, session_manager=session, callback_handler=None)
+    return str(agent("go")).strip()
+
+
+def make_effect(agent: Agent, stage: Stage, number: int) -> Any:
+    """A tool as an effect of a plain loop."""
+
+    def act(x: int, *, key: str) -> str:
+        with bind_key(key):
+            return stage.tool(number, x)
+
+    return agent.effect(act, name=f"tool{number}", check=stage.check(number))
+
+
+def play_loop(stage: Stage, ask: Callable[[Any, list[Any]], tuple[str | None, str]]) -> str:
+    """A plain loop around a client: `ask` returns the tool that the model wants, or the answer."""
+    agent = Agent("shop", store=stage.url)
+    tools = {f"tool{number}": make_effect(agent, stage, number) for number in TOOLS}
+
+    def turn() -> str:
+        messages: list[Any] = [{"role": "user", "content": "go"}]
+        while True:
+            name, text = ask(stage, messages)
+            if name is None:
+                return text
+            x = len(messages) // 2
+            result = tools[name](x) if stage.ours else make_function(stage, int(name[-1]))(x)
+            messages += [{"role": "assistant", "content": name}, {"role": "user", "content": result}]
+
+    if not stage.ours:
+        return turn()
+    with agent.run("user-1") as run:
+        run.result = turn()
+        return str(run.result)
+
+
+def play_anthropic(stage: Stage) -> str:
+    import anthropic
+    import httpx2
+
+    from perdure.adapters.anthropic import durable
+
+    def serve(request: httpx2.Request) -> httpx2.Response:
+        asked = json.loads(request.content)
+        name = stage.model(len(asked["messages"]) // 2)
+        message = {
+            "id": "m",
+            "type": "message",
+            "role": "assistant",
+            "model": "claude-sonnet-5-5",
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": {"input_tokens": 10, "output_tokens": 1},
+        }
+        if asked.get("stream"):
+            return _send_events(_anthropic_events(stage, message, name))
+        return httpx2.Response(200, json={**message, "content": [{"type": "text", "text": name or ANSWER}]})
+
+    http = httpx2.Client(transport=httpx2.MockTransport(serve))
+    plain = anthropic.Anthropic(api_key="none", http_client=http, max_retries=0)
+    client = durable(plain) if stage.ours else plain
+
+    def ask(stage: Stage, messages: list[Any]) -> tuple[str | None, str]:
+        given: Any = {"model": "claude-sonnet-5-5", "max_tokens": 99, "messages": messages}
+        if stage.streams:
+            with client.messages.stream(**given) as stream:
+                text = "".join(stream.text_stream)
+        else:
+            text = client.messages.create(**given).content[0].text
+        return (text, "") if text.startswith("tool") else (None, text)
+
+    return play_loop(stage, ask)
+
+
+def _anthropic_events(stage: Stage, message: Any, name: str | None) -> Any:
+    yield {"type": "message_start", "message": message}
+    yield {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+    for piece in [name] if name else stage.pieces():
+        yield {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": piece}}
+        if name is None:
+            stage.cut()
+    yield {"type": "content_block_stop", "index": 0}
+    yield {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 5}}
+    yield {"type": "message_stop"}
+
+
+def play_openai(stage: Stage) -> str:
+    import httpx2
+    import openai
+
+    from perdure.adapters.openai import durable
+
+    def serve(request: httpx2.Request) -> httpx2.Response:
+        asked = json.loads(request.content)
+        name = stage.model(len(asked["messages"]) // 2)
+        whole = {"id": "c", "created": 1, "model": "gpt-5.5"}
+        if asked.get("stream"):
+            return _send_events(_openai_events(stage, whole, name))
+        message = {"role": "assistant", "content": name or ANSWER}
+        choice = {"index": 0, "finish_reason": "stop", "message": message}
+        return httpx2.Response(200, json={**whole, "object": "chat.completion", "choices": [choice]})
+
+    http = httpx2.Client(transport=httpx2.MockTransport(serve))
+    plain = openai.OpenAI(api_key="none", http_client=http, max_retries=0)
+    client = durable(plain) if stage.ours else plain
+
+    def ask(stage: Stage, messages: list[Any]) -> tuple[str | None, str]:
+        given: Any = {"model": "gpt-5.5", "messages": messages}
+        if stage.streams:
+            chunks = client.chat.completions.create(**given, stream=True)
+            text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+        else:
+            text = client.chat.completions.create(**given).choices[0].message.content or ""
+        return (text, "") if text.startswith("tool") else (None, text)
+
+    return play_loop(stage, ask)
+
+
+def _openai_events(stage: Stage, whole: Any, name: str | None) -> Any:
+    for piece in [name] if name else stage.pieces():
+        choice = {"index": 0, "delta": {"content": piece}}
+        yield {**whole, "object": "chat.completion.chunk", "choices": [choice]}
+        if name is None:
+            stage.cut()
+    yield "[DONE]"
+
+
+def _send_events(events: Any) -> Any:
+    import httpx2
+
+    def send() -> Any:
+        for event in events:
+            kind = f"event: {event['type']}\n" if isinstance(event, dict) and "type" in event else ""
+            text = event if isinstance(event, str) else json.dumps(event)
+            yield f"{kind}data: {text}\n\n".encode()
+
+    return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=send())
+
+
+PLAYS: dict[str, Callable[[Stage], str]] = {
+    "openai-agents": play_openai_agents,
+    "pydantic-ai": play_pydantic_ai,
+    "adk": play_adk,
+    "strands": play_strands,
+    "anthropic": play_anthropic,
+    "openai": play_openai,
+}
+
+
+@cache
+def warm_up(name: str) -> None:
+    """Play once in this process, so that every fork of it has imported the framework."""
+    with warnings.catch_warnings(), TemporaryDirectory() as folder:
+        play(name, Path(folder), f"sqlite:///{folder}/shop.db")
+    gc.collect()
+
+
+def play(name: str, folder: Path, url: str, kill: str = "", *, ours: bool = True) -> None:
+    """Play a program to its end in this process, and write the answer down."""
+    warnings.simplefilter("ignore")
+    stage = Stage(folder, url, kill, ours=ours)
+    answer = PLAYS[name](stage)
+    stage.world.do(f"answer {answer}")
