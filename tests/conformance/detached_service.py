@@ -29,9 +29,13 @@ class Outside:
         self.go_on = threading.Event()
         self.arrives = True
 
-    def post(self, key: str) -> None:
+    def hold(self) -> None:
+        """Occupy a thread until the outside goes on."""
         self.begun.set()
         assert self.go_on.wait(PATIENCE)
+
+    def post(self, key: str) -> None:
+        self.hold()
         if self.arrives:
             self._world.do(key)
 

@@ -180,6 +180,12 @@ def _in_run_executor(run: Any, outside: Outside, key: str) -> None:
     run.executor(1).submit(outside.post, key)
 
 
+def _in_queue_of_run_executor(run: Any, outside: Outside, key: str) -> None:
+    pool = run.executor(1)
+    contextvars.Context().run(pool.submit, outside.hold)  # not a part of the body, but in its way
+    pool.submit(outside.post, key)
+
+
 def _in_another_loop(run: Any, outside: Outside, key: str) -> None:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True).start()
@@ -187,7 +193,7 @@ def _in_another_loop(run: Any, outside: Outside, key: str) -> None:
 
 
 @pytest.mark.parametrize("arrives", [True, False])
-@pytest.mark.parametrize("way", [_in_bound_thread, _in_run_executor, _in_another_loop])
+@pytest.mark.parametrize("way", [_in_bound_thread, _in_run_executor, _in_queue_of_run_executor, _in_another_loop])
 def test_what_a_body_of_a_synchronous_run_started_is_waited_for(
     store_url: str, world: World, way: Callable[..., None], arrives: bool
 ) -> None:

@@ -15,7 +15,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import Context, ContextVar
+from contextvars import Context, ContextVar, Token
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -51,7 +51,7 @@ class BodyWork:
 
 
 class BodyTrace:
-    """Marker in the context of a body in a thread. It is collected when no copy of that context is left."""
+    """Marker in the context of a body. It is collected when no copy of that context is left."""
 
     __slots__ = ("__weakref__", "intent")
 
@@ -91,16 +91,23 @@ class EffectBodies:
 
     def call(self, frame: Frame, call: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
         """Call a body in this thread, and record whether its context was copied."""
-        trace = BodyTrace(frame.intent)
-        mark, token = weakref.ref(trace), TRACE.set(trace)
-        del trace
+        mark, token = self.start_trace(frame)
         try:
             return call(*args, **kwargs)
         finally:
-            TRACE.reset(token)
-            if mark() is not None:
-                with self.lock:
-                    self._traces = [one for one in (*self._traces, mark) if one() is not None]
+            self.end_trace(mark, token)
+
+    def start_trace(self, frame: Frame) -> tuple[weakref.ref[BodyTrace], Token[BodyTrace | None]]:
+        """Mark the current context as the body's, so that `end_trace` can tell whether a copy of it is left."""
+        trace = BodyTrace(frame.intent)
+        return weakref.ref(trace), TRACE.set(trace)
+
+    def end_trace(self, mark: weakref.ref[BodyTrace], token: Token[BodyTrace | None]) -> None:
+        """Remember the body's mark while a copy of its context is left. Call it before the work ends."""
+        TRACE.reset(token)
+        if mark() is not None:
+            with self.lock:
+                self._traces = [one for one in (*self._traces, mark) if one() is not None]
 
     def join(self, frame: Frame) -> BodyWork:
         """Track a thread that continues a body, possibly after the body returned. Refused once the attempt is over."""
@@ -114,23 +121,24 @@ class EffectBodies:
         with self.lock:
             if any(one.intent == intent and _is_running(one) for one in self.work.copy()):
                 return True
-            if any(self._carries(task, intent) for task in self._tasks(intent)):
+            copied = any(trace.intent == intent for trace in (mark() for mark in self._traces) if trace is not None)
+            if any(self._carries(task, intent) for task in self._tasks(copied)):
                 return True
-            if any(self._is_of(one, intent) and _is_entered(one) for one in _contexts()):
+            # Finding contexts walks through every object of the process, so only for bodies whose context was copied.
+            if copied and any(self._is_of(one, intent) and _is_entered(one) for one in _contexts()):
                 return True
             self._given_up[intent] = self.attempts
             self.attempts += 1
             return False
 
-    def _tasks(self, intent: int) -> Iterable[Any]:
-        """Yield the tasks that may carry the context of the body."""
+    def _tasks(self, copied: bool) -> Iterable[Any]:
+        """Yield the tasks that may carry the context of the body: those of any loop, if its context was copied."""
         if (module := sys.modules.get("asyncio")) is None:
             return
         for loop in list(self._loops):
             if not loop.is_closed():
                 yield from module.all_tasks(loop)
-        # The body may have passed work to any event loop, but only if its context was copied.
-        if any(trace.intent == intent for trace in (mark() for mark in self._traces) if trace is not None):
+        if copied:
             yield from (one for one in gc.get_objects() if issubclass(type(one), module.Task))
 
     def _carries(self, task: Any, intent: int) -> bool:

@@ -261,14 +261,23 @@ async def _invoke(request: Invoke) -> Any:
     """Call a body: a coroutine in this task, a plain function in its own thread."""
     frame = request.frame
     body = frame.awaited = InterruptibleTask(stops=request.stops and not frame.run.cleans_up)
-    work = frame.run.bodies.begin_in_loop(frame, body.loop) if frame.intent else None
     token = FRAME.set(frame)
+    try:
+        return await (_await_effect(request, body) if frame.intent else _await_or_stop(request, body))
+    finally:
+        FRAME.reset(token)
+
+
+async def _await_effect(request: Invoke, body: InterruptibleTask) -> Any:
+    """Await the body of an effect, tracked while it runs."""
+    bodies = request.frame.run.bodies
+    work = bodies.begin_in_loop(request.frame, body.loop)
+    mark, token = bodies.start_trace(request.frame)
     try:
         return await _await_or_stop(request, body)
     finally:
-        if work is not None:
-            work.end()
-        FRAME.reset(token)
+        bodies.end_trace(mark, token)
+        work.end()
 
 
 class InterruptibleTask:

@@ -146,10 +146,10 @@ MUTANTS = (
         "scope-not-matched",
         "a step of one item gets the result of another item",
         OF_RUNS + "test_steps_in_an_item_commit_by_themselves",
-        "perdure.run.ledger:Ledger.find",
+        "perdure.run.core:RunCore._find_counted",
         (
-            "calls = self.calls.get((path, name, ident))",
-            "calls = next((c for (_, n, i), c in self.calls.items() if (n, i) == (name, ident)), None)",
+            "calls = self.ledger.calls.get((frame.path, name, ident))",
+            "calls = next((c for (_, n, i), c in self.ledger.calls.items() if (n, i) == (name, ident)), None)",
         ),
     ),
     mutant(
