@@ -407,7 +407,7 @@ def test_savers_and_collectors_at_once(store_url: str) -> None:
 def test_a_large_file_takes_little_memory(store_url: str, tmp_path: Path) -> None:
     path = tmp_path / "large"
     with path.open("wb") as file:
-        for seed in range(40):
+        for seed in range(64):
             file.write(noise(MB, seed))
 
     def program() -> None:
@@ -417,9 +417,9 @@ def test_a_large_file_takes_little_memory(store_url: str, tmp_path: Path) -> Non
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         agent.artifacts.save("large", path)
         agent.artifacts.load("large", to=tmp_path / "copy")
-        assert sum(map(len, agent.artifacts.open("large"))) == 40 * MB
+        assert sum(map(len, agent.artifacts.open("large"))) == 64 * MB
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-        assert grown < 25, f"{grown} MB"
+        assert grown < 48, f"{grown} MB"
 
     assert run_in_child(program) == 0
     assert (tmp_path / "copy").read_bytes() == path.read_bytes()

@@ -95,19 +95,19 @@ class EffectBodies:
         try:
             return call(*args, **kwargs)
         finally:
-            self.end_trace(mark, token)
+            TRACE.reset(token)
+            if mark() is not None:
+                self.keep_trace(mark)
 
     def start_trace(self, frame: Frame) -> tuple[weakref.ref[BodyTrace], Token[BodyTrace | None]]:
-        """Mark the current context as the body's, so that `end_trace` can tell whether a copy of it is left."""
+        """Mark the current context as the body's. While a copy of it is left, the mark lives on."""
         trace = BodyTrace(frame.intent)
         return weakref.ref(trace), TRACE.set(trace)
 
-    def end_trace(self, mark: weakref.ref[BodyTrace], token: Token[BodyTrace | None]) -> None:
-        """Remember the body's mark while a copy of its context is left. Call it before the work ends."""
-        TRACE.reset(token)
-        if mark() is not None:
-            with self.lock:
-                self._traces = [one for one in (*self._traces, mark) if one() is not None]
+    def keep_trace(self, mark: weakref.ref[BodyTrace]) -> None:
+        """Remember the mark of a body whose context was copied. Call it before the work ends."""
+        with self.lock:
+            self._traces = [one for one in (*self._traces, mark) if one() is not None]
 
     def join(self, frame: Frame) -> BodyWork:
         """Track a thread that continues a body, possibly after the body returned. Refused once the attempt is over."""

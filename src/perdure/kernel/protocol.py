@@ -17,6 +17,7 @@ import msgspec
 
 from perdure.errors import RunStopped, StepTimeout
 from perdure.kernel.awaitables import NEVER_RAN, is_async, is_awaitable, require_settled
+from perdure.kernel.bodies import TRACE
 from perdure.kernel.scope import FRAME, Frame
 from perdure.store.base import Store, UnitOfWork
 
@@ -276,7 +277,9 @@ async def _await_effect(request: Invoke, body: InterruptibleTask) -> Any:
     try:
         return await _await_or_stop(request, body)
     finally:
-        bodies.end_trace(mark, token)
+        TRACE.reset(token)
+        if mark() is not None:
+            bodies.keep_trace(mark)
         work.end()
 
 
