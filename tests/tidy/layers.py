@@ -40,9 +40,10 @@ MAY_IMPORT = {
     "testing": "__init__",
     "demo": "__init__",
     "mcp": "__init__",
+    "hooks": "mcp",
     "server": "mcp",
     "connect": "platform",
-    "cli": "connect demo http_capture server testing",
+    "cli": "connect demo hooks http_capture server testing",
 }
 
 SURFACE = frozenset({"adapters", "cli", "demo", "testing"})

@@ -23,7 +23,7 @@ from tests.unit.child import read_terminal
 
 ROOT = Path(__file__).parents[2]
 STORELESS = {"init", "run", "worker", "replay-check", "crashtest", "doctor", "demo", "archive", "completion", "import"}
-STORELESS |= {"workspace", "serve", "keys", "notify", "mcp", "connect", "disconnect"}
+STORELESS |= {"workspace", "serve", "keys", "notify", "mcp", "connect", "disconnect", "hook"}
 """Commands that make a store, look for it or for a folder first, or need none."""
 
 PROGRAM = [sys.executable, "-m", "perdure.cli"]
@@ -73,7 +73,7 @@ def test_help_has_sections(capsys: pytest.CaptureFixture[str]) -> None:
 def test_every_command_has_json_and_a_store() -> None:
     for name, command in with_parts():
         options = {option for parameter in command.params for option in parameter.opts}
-        assert "--json" in options or name == "mcp", name
+        assert "--json" in options or name in ("mcp", "hook"), name
         assert "--store" in options or name in ("worker", "demo", "completion", "disconnect", "notify"), name
 
 

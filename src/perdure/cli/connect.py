@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,16 @@ import click
 
 from perdure.cli.output import CommandOutput, clean
 from perdure.cli.store_option import json_option, store_option
-from perdure.connect.config_file import ConfigChange, plan_connect, plan_disconnect, read_entry
-from perdure.connect.tools import TOOLS, ToolConfig, find_command
+from perdure.connect.config_file import (
+    ConfigChange,
+    merge_hooks,
+    plan_connect,
+    plan_disconnect,
+    plan_hooks,
+    plan_no_hooks,
+    read_entry,
+)
+from perdure.connect.tools import TOOLS, ToolConfig, find_command, find_hook_command
 from perdure.errors import ConfigurationBroken
 from perdure.store import locate
 
@@ -34,6 +42,7 @@ _yes = click.option("--yes", is_flag=True, help="Do not ask.")
 @_tool
 @_scope
 @click.option("--agent", metavar="NAME", help="Whose memory it is. Default: assistant.")
+@click.option("--no-hooks", is_flag=True, help="Only the tools: no hooks, which wake the agent up and note its work.")
 @_dry_run
 @_yes
 @click.option("--list", "listing", is_flag=True, help="Show which tools are installed and connected.")
@@ -43,6 +52,7 @@ def connect(
     tool: str | None,
     scope: str,
     agent: str | None,
+    no_hooks: bool,
     dry_run: bool,
     yes: bool,
     listing: bool,
@@ -51,15 +61,23 @@ def connect(
 ) -> int:
     """Give a coding agent a memory: add `perdure mcp` to the configuration of TOOL.
 
-    It shows the difference and asks. Comments, order and everything else in the file stay.
+    Where the tool has hooks, they are added too, unless you say --no-hooks. It shows the difference and asks. Comments, order and everything else in the file stay.
     """
     out = CommandOutput(as_json)
     if listing:
         return _show(out)
     chosen, path = _find(tool, scope)
-    arguments = ["mcp", *(["--agent", agent] if agent else []), *(["--store", locate(url)] if url else [])]
-    change = plan_connect(chosen, path, chosen.entry([*find_command(scope), *arguments]))
-    return _carry_out(out, change, dry_run, yes, f"{chosen.title} is connected.", chosen.note)
+    options = [*(["--agent", agent] if agent else []), *(["--store", locate(url)] if url else [])]
+    entry = chosen.entry([*find_command(scope), "mcp", *options])
+    changes = [plan_connect(chosen, path, entry)]
+    hooks = chosen.hooks(scope, Path.cwd())
+    command = [] if no_hooks else find_hook_command(scope)
+    if hooks == path:
+        changes = [merge_hooks(changes[0], chosen, command, options)]
+    elif hooks is not None:
+        changes.append(plan_hooks(chosen, hooks, command, options) if command else plan_no_hooks(hooks, _backups()))
+    note = " ".join(filter(None, (chosen.note, chosen.hook_note if command else "")))
+    return _carry_out(out, changes, dry_run, yes, f"{chosen.title} is connected.", note)
 
 
 @click.command()
@@ -71,8 +89,13 @@ def connect(
 def disconnect(tool: str | None, scope: str, dry_run: bool, yes: bool, as_json: bool) -> int:
     """Take back what `perdure connect TOOL` has added. The memory stays in its store."""
     chosen, path = _find(tool, scope)
-    change = plan_disconnect(chosen, path, _backups())
-    return _carry_out(CommandOutput(as_json), change, dry_run, yes, f"{chosen.title} is disconnected.", "")
+    changes = [plan_disconnect(chosen, path, _backups())]
+    hooks = chosen.hooks(scope, Path.cwd())
+    if hooks == path and changes[0].after is not None:
+        changes = [merge_hooks(changes[0], chosen, (), ())]
+    elif hooks is not None and hooks != path:
+        changes.append(plan_no_hooks(hooks, _backups()))
+    return _carry_out(CommandOutput(as_json), changes, dry_run, yes, f"{chosen.title} is disconnected.", "")
 
 
 def _find(tool: str | None, scope: str) -> tuple[ToolConfig, Path]:
@@ -85,23 +108,28 @@ def _find(tool: str | None, scope: str) -> tuple[ToolConfig, Path]:
     return chosen, path
 
 
-def _carry_out(out: CommandOutput, change: ConfigChange, dry_run: bool, yes: bool, done: str, note: str) -> int:
-    told: dict[str, Any] = {"file": str(change.path), "changed": False, "diff": change.diff(), "backup": None}
-    if not change.changes:
-        return _tell(out, told, f"Nothing to change in {change.path}.")
+def _carry_out(
+    out: CommandOutput, changes: Sequence[ConfigChange], dry_run: bool, yes: bool, done: str, note: str
+) -> int:
+    wanted = [change for change in changes if change.changes]
+    diff = "".join(change.diff() for change in wanted)
+    told: dict[str, Any] = {"file": str(changes[0].path), "changed": False, "diff": diff, "backup": None}
+    told["files"] = [str(change.path) for change in wanted]
+    if not wanted:
+        return _tell(out, told, f"Nothing to change in {changes[0].path}.")
     if not out.as_json:
-        for line in told["diff"].splitlines():
+        for line in diff.splitlines():
             out.line(clean(line))
     if dry_run:
         return _tell(out, told, "Nothing was changed: this was a dry run.")
     if not yes:
         if not sys.stdin.isatty():
             raise click.UsageError("nobody can be asked here, and nothing was changed; add --yes")
-        if not click.confirm(f"Change {clean(str(change.path))}?", err=True):
+        if not click.confirm(f"Change {clean(', '.join(told['files']))}?", err=True):
             return _tell(out, told, "Nothing was changed.")
-    told["backup"] = str(change.apply(_backups()))
-    told["changed"] = True
-    return _tell(out, told, " ".join(filter(None, (done, note, f"The old file is in {told['backup']}."))))
+    saved = [str(change.apply(_backups())) for change in wanted]
+    told["backup"], told["changed"] = saved[0], True
+    return _tell(out, told, " ".join(filter(None, (done, note, f"What was there before is in {', '.join(saved)}."))))
 
 
 def _tell(out: CommandOutput, told: dict[str, Any], text: str) -> int:

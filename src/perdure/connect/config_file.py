@@ -6,12 +6,14 @@ import difflib
 import hashlib
 import json
 import os
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from perdure.connect import json_text, toml_text
+from perdure.connect import hook_entries, json_text, toml_text
 from perdure.connect.tools import NAME, Entry, ToolConfig
 from perdure.errors import ConfigurationBroken
 from perdure.platform.files import replace_file
@@ -83,6 +85,52 @@ def plan_disconnect(tool: ToolConfig, path: Path, backups: Path) -> ConfigChange
     return ConfigChange(path, before, after)
 
 
+def plan_hooks(tool: ToolConfig, path: Path, command: Sequence[str], options: Sequence[str]) -> ConfigChange:
+    """Return the change that adds our hooks to a file."""
+    return _plan_hook_edit(path, _read(path), partial(_add_hooks, tool, command, options))
+
+
+def plan_no_hooks(path: Path, backups: Path) -> ConfigChange:
+    """Return the change that takes our hooks back. A file that only we have changed becomes what it was."""
+    before = _read(path)
+    known = _find_saved(path, before, backups)
+    if before is None or known is not None:
+        return ConfigChange(path, before, known.before if known is not None else None)
+    return _plan_hook_edit(path, before, hook_entries.remove_hooks)
+
+
+def merge_hooks(change: ConfigChange, tool: ToolConfig, command: Sequence[str], options: Sequence[str]) -> ConfigChange:
+    """Return a change of a file that has servers and hooks, with our hooks in it; without them if `command` is empty."""
+    edit = hook_entries.remove_hooks
+    if command:
+        edit = partial(_add_hooks, tool, command, options)
+    hooked = _plan_hook_edit(change.path, change.after, edit)
+    return ConfigChange(change.path, change.before, hooked.after)
+
+
+def read_hooks(path: Path) -> list[Any]:
+    """Return our hooks in a file. Raises `ConfigurationBroken`."""
+    try:
+        return hook_entries.find_hooks(_read(path) or "")
+    except ConfigurationBroken as error:
+        raise _refused(path, error) from error
+
+
+def _add_hooks(tool: ToolConfig, command: Sequence[str], options: Sequence[str], text: str) -> str:
+    return hook_entries.add_hooks(tool, text, command, options)
+
+
+def _plan_hook_edit(path: Path, before: str | None, edit: Callable[[str], str]) -> ConfigChange:
+    try:
+        after = edit(before or "")
+        old, new = (json_text.read_json(text).data if text.strip() else {} for text in (before or "", after))
+        if hook_entries.without_hooks(old) != hook_entries.without_hooks(new):
+            raise ConfigurationBroken("an edit would change more than the hooks of Perdure", hint="edit it by hand")
+    except ConfigurationBroken as error:
+        raise _refused(path, error) from error
+    return ConfigChange(path, before, after if after.strip() or before is not None else None)
+
+
 def read_entry(tool: ToolConfig, path: Path) -> Any:
     """Return our entry in a file; None if it has none. Raises `ConfigurationBroken`."""
     text = _read(path)
@@ -146,7 +194,9 @@ def _save(path: Path, before: str | None, after: str | None, backups: Path) -> P
     """Save a file before it is changed, so that the change can be taken back exactly."""
     backups.mkdir(parents=True, exist_ok=True, mode=0o700)
     saved = backups / f"{path.name.lstrip('.')}-{_digest(str(path))[:12]}.json"
-    known = _SavedFile(str(path), before, _digest(after) if after is not None else "")
+    earlier = _find_saved(path, before, backups)  # connecting again keeps what was there before the first time
+    original = earlier.before if earlier is not None else before
+    known = _SavedFile(str(path), original, _digest(after) if after is not None else "")
     replace_file(saved, json.dumps(msgspec.structs.asdict(known), indent=2).encode(), mode=FILE_MODE)
     return saved
 

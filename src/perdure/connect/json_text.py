@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import msgspec
@@ -35,6 +35,8 @@ class JsonNode(msgspec.Struct, frozen=True):
     end: int
     data: Any
     members: tuple[JsonMember, ...] = ()
+    items: tuple[JsonNode, ...] = ()
+    """The values of an array."""
 
     def find(self, key: str) -> JsonMember | None:
         """Return a member. If a key is there twice, the last one counts."""
@@ -109,14 +111,14 @@ class _JsonReader:
 
     def _array(self, start: int, depth: int) -> JsonNode:
         self._at += 1
-        items: list[Any] = []
+        items: list[JsonNode] = []
         comma = 0
         while not self._ends("]"):
             if items and comma < 0:
                 self._fail("a comma is missing")
-            items.append(self._value(depth + 1).data)
+            items.append(self._value(depth + 1))
             comma = self._comma()
-        return JsonNode(start, self._at, items)
+        return JsonNode(start, self._at, [item.data for item in items], items=tuple(items))
 
     def _ends(self, bracket: str) -> bool:
         self._skip()
@@ -172,6 +174,41 @@ def remove_entry(text: str, path: Sequence[str]) -> str:
     assert parent is not None
     assert member is not None
     return _cut(text, parent, member)
+
+
+def append_item(text: str, path: Sequence[str], item: Any) -> str:
+    """Return the text with an item at the end of the array at a path of keys."""
+    node = read_json(text) if text.strip() else None
+    for key in path:
+        member = node.find(key) if node is not None else None
+        node = member.value if member is not None else None
+    if node is None or not node.data:
+        return set_entry(text, path, [item])
+    if not isinstance(node.data, list):
+        raise ConfigurationBroken(f"{'.'.join(path)} is not an array")
+    last = node.items[-1]
+    indent = _indent_at(text, last.start)
+    return f"{text[: last.end]},\n{indent}{_indented(item, indent, _unit(text))}{text[last.end :]}"
+
+
+def remove_items(text: str, path: Sequence[str], ours: Callable[[Any], bool]) -> str:
+    """Return the text without some items of the array at a path of keys. An array that is empty then is removed."""
+    while True:
+        node = read_json(text)
+        for key in path:
+            member = node.find(key)
+            if member is None:
+                return text
+            node = member.value
+        found = [index for index, item in enumerate(node.items) if ours(item.data)]
+        if not found:
+            return text
+        if len(node.items) == 1:
+            return remove_entry(text, path)
+        index = found[-1]
+        start = node.items[index - 1].end if index else node.items[0].start
+        end = node.items[index].end if index else node.items[1].start
+        text = text[:start] + text[end:]
 
 
 def _nest(path: Sequence[str], entry: Any) -> Any:

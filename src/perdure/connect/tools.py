@@ -14,6 +14,9 @@ import msgspec
 NAME = "perdure"
 """The name of our entry."""
 
+CLAUDE_SETTINGS = ".claude/settings.json"
+"""The settings of Claude Code. With CLAUDE_CONFIG_DIR they are in that folder itself."""
+
 Entry = dict[str, Any]
 
 
@@ -34,12 +37,29 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Programs by which an installed one is recognised."""
     note: str = ""
     """What the user has to do after connecting."""
+    hook_events: tuple[str, ...] = ()
+    """The hooks that we answer; empty if the tool has none."""
+    hook_file: str = ""
+    """The file with the hooks, from the folder of the user's configuration file or from that of a project."""
+    hook_project: str = ""
+    milliseconds: bool = False
+    """Whether timeouts of hooks are in milliseconds."""
+    hook_note: str = ""
+    """What the user has to do before hooks run."""
 
     def file(self, scope: str, folder: Path) -> Path | None:
         """Return the configuration file of a scope; None if the tool has none there."""
         if scope == "user":
             return self.user()
         return folder / self.project if self.project else None
+
+    def hooks(self, scope: str, folder: Path) -> Path | None:
+        """Return the file with the hooks of a scope; None if the tool has none."""
+        if not self.hook_events:
+            return None
+        if self.hook_file == CLAUDE_SETTINGS and os.environ.get("CLAUDE_CONFIG_DIR"):
+            return self.user().parent / "settings.json"
+        return self.user().parent / self.hook_file if scope == "user" else folder / self.hook_project
 
     @property
     def installed(self) -> bool:
@@ -79,6 +99,8 @@ def _find_opencode() -> Path:
     return next((path for name in ("opencode.jsonc",) if (path := folder / name).exists()), folder / "opencode.json")
 
 
+_CLAUDE_EVENTS = ("SessionStart", "UserPromptSubmit", "PostToolUse", "PreCompact", "SessionEnd")
+_GEMINI_EVENTS = ("SessionStart", "BeforeAgent", "AfterTool", "PreCompress", "SessionEnd")
 _RESTART = "Restart it, or open a new session."
 
 TOOLS = {
@@ -92,6 +114,9 @@ TOOLS = {
             key=("mcpServers",),
             entry=_typed,
             programs=("claude",),
+            hook_events=(*_CLAUDE_EVENTS, "PostToolUseFailure"),
+            hook_file=CLAUDE_SETTINGS,
+            hook_project=".claude/settings.json",
             note="Open a new session; `/mcp` shows the server. A project's file must be approved there once.",
         ),
         ToolConfig(
@@ -110,6 +135,10 @@ TOOLS = {
             key=("mcp_servers",),
             entry=_plain,
             programs=("codex",),
+            hook_events=_CLAUDE_EVENTS,
+            hook_file="hooks.json",
+            hook_project=".codex/hooks.json",
+            hook_note="Codex skips hooks without a word until you trust them: run `/hooks` in Codex once.",
             note="Open a new session. The file of a project counts only if you trust the project.",
         ),
         ToolConfig(
@@ -130,6 +159,10 @@ TOOLS = {
             key=("mcpServers",),
             entry=_plain,
             programs=("gemini",),
+            hook_events=_GEMINI_EVENTS,
+            hook_file="settings.json",
+            hook_project=".gemini/settings.json",
+            milliseconds=True,
             note=_RESTART,
         ),
         ToolConfig(
@@ -174,6 +207,13 @@ TOOLS = {
     )
 }
 """By name."""
+
+
+def find_hook_command(scope: str) -> list[str]:
+    """Return the command that answers a hook: without the package, except in a project's file, which is shared."""
+    if scope == "project" and shutil.which(NAME):
+        return [NAME, "hook"]
+    return [sys.executable, "-I", "-S", str(Path(__file__).parent.parent / "hooks" / "client.py")]
 
 
 def find_command(scope: str) -> list[str]:

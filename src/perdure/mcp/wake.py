@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from perdure.api.aio import AsyncAgent
+from perdure.data.events.read import Event
 from perdure.errors import WorkspaceNotFound
 from perdure.kinds import Handoff
 from perdure.mcp.once import PREFIX
@@ -26,6 +28,7 @@ RUNS_SHOWN = 20
 QUESTIONS_SHOWN = 20
 PINNED_SHOWN = 50
 RECALLED = 8
+NOTES_SEARCHED = 50
 CONFIDENCE_MIN = 0.34
 """A memory that covers less of the question than this is not worth the tokens."""
 
@@ -48,13 +51,20 @@ class WakeText(msgspec.Struct, frozen=True):
     tokens: int
     dropped: tuple[str, ...] = ()
     """Sections that did not fit whole."""
+    known: bool = True
+    """False if there is nothing to tell yet."""
 
 
-async def wake(agent: AsyncAgent, budget: int = BUDGET, topic: str = "", tags: Sequence[str] = ()) -> WakeText:
-    """Return what the agent should know now, for a topic and for memories with these tags."""
+async def wake(
+    agent: AsyncAgent, budget: int = BUDGET, topic: str = "", tags: Sequence[str] = (), folder: str = ""
+) -> WakeText:
+    """Return what the agent should know now, for a topic and for memories with these tags.
+
+    With a folder, notes that sessions in other folders left are not shown.
+    """
     count, _ = counter(None)
     parts = [
-        WakePart("Left by the last session", await _read_note(agent), 0.2),
+        WakePart("Left by the last session", await _read_notes(agent, folder), 0.2),
         WakePart("Open: settle this first", await _list_open(agent), 0.2),
         WakePart("Pinned memories", await _list_pinned(agent, count), 0.2),
         WakePart("You", await _read_bootstrap(agent, max(1, budget // 2)), 0.3),
@@ -70,19 +80,37 @@ async def recall_lines(
     if not topic.strip():
         found: Sequence[Memory] = await agent.memory.list(tags=tags, limit=k) if tags else ()
     else:
-        recalled = await agent.memory.recall(topic, k=k)
-        found = [memory for memory in recalled if memory.confidence >= CONFIDENCE_MIN]
+        found = await recall_memories(agent, topic, k)
     return tuple(memory_line(memory, count) for memory in found if PINNED not in memory.tags)
 
 
-async def _read_note(agent: AsyncAgent) -> tuple[str, ...]:
-    notes = [event async for event in agent.events.read(kind=Handoff, last=1)]
+async def recall_memories(agent: AsyncAgent, topic: str, k: int = RECALLED) -> Sequence[Memory]:
+    """Return the memories that answer a text well enough."""
+    return [memory for memory in await agent.memory.recall(topic, k=k) if memory.confidence >= CONFIDENCE_MIN]
+
+
+async def _read_notes(agent: AsyncAgent, folder: str) -> tuple[str, ...]:
+    """Return the newest note. Before one that a hook has extracted, the one that the agent wrote itself is shown too."""
+    events = [event async for event in agent.events.read(kind=Handoff, last=NOTES_SEARCHED)]
+    notes = [event for event in reversed(events) if not folder or _context_of(event).get("folder", folder) == folder]
     if not notes:
         return ()
-    note = notes[0].payload
-    context = note.context if isinstance(note.context, dict) else {}
-    lines = [f"{moment_text(int(notes[0].at.timestamp() * 1000))}: {note.task}"]
-    return (*lines, *(f"- {name.replace('_', ' ')}: {text}" for name, text in context.items() if text))
+    session = _context_of(notes[0]).get("session")
+    earlier = next((note for note in notes[1:] if _context_of(note).get("session") != session), None)
+    own = earlier is not None and session and "session" not in _context_of(earlier)
+    shown = [earlier, notes[0]] if own and earlier is not None else [notes[0]]
+    return tuple(line for note in shown for line in _describe_note(note))
+
+
+def _context_of(note: Event) -> dict[str, Any]:
+    context = note.payload.context
+    return context if isinstance(context, dict) else {}
+
+
+def _describe_note(note: Event) -> tuple[str, ...]:
+    told = [(name, text) for name, text in _context_of(note).items() if text and name not in ("folder", "session")]
+    first = f"{moment_text(int(note.at.timestamp() * 1000))}: {note.payload.task}"
+    return (first, *(f"- {name.replace('_', ' ')}: {text}" for name, text in told))
 
 
 async def _list_open(agent: AsyncAgent) -> tuple[str, ...]:
@@ -118,7 +146,7 @@ def _fit(name: str, parts: Sequence[WakePart], budget: int, count: TokenCounter)
     """Cut sections to their shares. What one does not need goes to the next."""
     head = f"# You are agent {code(name)}: this is your durable memory\n\n{_DATA}"
     if not parts:
-        return WakeText(f"{head}\n\nNothing is remembered yet.\n", count(head))
+        return WakeText(f"{head}\n\nNothing is remembered yet.\n", count(head), known=False)
     texts, dropped, left = [head], [], budget - count(head)
     needs = [count("\n".join(part.lines)) + 8 for part in parts]
     for index, part in enumerate(parts):
