@@ -61,7 +61,8 @@ def connect(
 ) -> int:
     """Give a coding agent a memory: add `perdure mcp` to the configuration of TOOL.
 
-    Where the tool has hooks, they are added too, unless you say --no-hooks. It shows the difference and asks. Comments, order and everything else in the file stay.
+    Where the tool has hooks, they are added too, unless you say --no-hooks.
+    It shows the difference and asks. Comments, order and everything else in the file stay.
     """
     out = CommandOutput(as_json)
     if listing:

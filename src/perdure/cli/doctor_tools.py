@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from perdure.cli.connect import list_connected
 from perdure.cli.doctor_environment import CheckLevel, CheckResult
+from perdure.connect.config_file import read_hooks
 from perdure.connect.tools import TOOLS, ToolConfig
 from perdure.errors import ConfigurationBroken
 
@@ -21,6 +23,27 @@ def connections() -> Iterator[CheckResult]:
                 yield CheckResult(CheckLevel.PROBLEM, tool.name, entry.message, entry.hint)
             elif entry is not None:
                 yield _check_entry(tool, scope, path, entry)
+                yield from _check_hooks(tool, scope)
+
+
+def _check_hooks(tool: ToolConfig, scope: str) -> Iterator[CheckResult]:
+    """Check the hooks of a connected tool: all of them are there, and their program exists."""
+    path, again = tool.hooks(scope, Path.cwd()), f"perdure connect {tool.name} --scope {scope}"
+    if path is None:
+        return
+    try:
+        found = read_hooks(path)
+    except ConfigurationBroken as error:
+        yield CheckResult(CheckLevel.PROBLEM, tool.name, error.message, error.hint)
+        return
+    programs = {shlex.split(str(hook.get("command")))[0] for item in found for hook in item["hooks"]}
+    lost = [program for program in programs if shutil.which(program) is None]
+    if lost:
+        yield CheckResult(CheckLevel.PROBLEM, tool.name, f"hooks in {path} name {lost[0]}, which does not exist", again)
+    elif found and len(found) < len(tool.hook_events):
+        yield CheckResult(CheckLevel.PROBLEM, tool.name, f"some hooks are missing in {path}", again)
+    elif found:
+        yield CheckResult(CheckLevel.OK, tool.name, f"hooks in {path}. {tool.hook_note}".strip())
 
 
 def _check_entry(tool: ToolConfig, scope: str, path: Path, entry: Any) -> CheckResult:

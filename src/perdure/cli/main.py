@@ -42,7 +42,10 @@ COMMANDS = {
     "mcp": ("mcp", "Give an agent's memory to a model: the Model Context Protocol on standard input and output."),
     "connect": ("connect", "Give a coding agent a memory: add `perdure mcp` to the configuration of TOOL."),
     "disconnect": ("connect", "Take back what `perdure connect TOOL` has added. The memory stays in its store."),
-    "hook": ("hook", "Answer one hook of a coding agent: the payload on standard input, the answer on standard output."),
+    "hook": (
+        "hook",
+        "Answer one hook of a coding agent: the payload on standard input, the answer on standard output.",
+    ),
     "keys": ("keys", "Create, list, rotate and revoke the API keys of a server."),
     "notify": ("notify", "Show and repeat the notices that a server sends about open questions."),
     "queues": ("queues", "Show the queues of agents: queued, running, parked and dead runs."),

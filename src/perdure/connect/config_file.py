@@ -100,7 +100,7 @@ def plan_no_hooks(path: Path, backups: Path) -> ConfigChange:
 
 
 def merge_hooks(change: ConfigChange, tool: ToolConfig, command: Sequence[str], options: Sequence[str]) -> ConfigChange:
-    """Return a change of a file that has servers and hooks, with our hooks in it; without them if `command` is empty."""
+    """Add our hooks to a change of a file that has servers and hooks. An empty `command` removes them."""
     edit = hook_entries.remove_hooks
     if command:
         edit = partial(_add_hooks, tool, command, options)

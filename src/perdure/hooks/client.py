@@ -20,6 +20,8 @@ WAIT_SECONDS = {"SessionStart": 8.0, "PreCompact": 5.0, "PreCompress": 5.0}
 WAIT_SECONDS_ELSE = 2.5
 """Codex ends a SessionEnd hook after 3 seconds. A prompt and a tool call should not wait longer either."""
 POLL_SECONDS = 0.01
+FOLDER_CHARACTERS_MAX = 70
+"""The path of a socket has at most 104 bytes on macOS."""
 READ_ONLY_TOOLS = frozenset(
     "Read Grep Glob LS ToolSearch WebFetch WebSearch Task TodoRead NotebookRead BashOutput read_file read_many_files "
     "glob search_file_content grep_search list_directory web_fetch google_web_search view_image update_plan".split()
@@ -97,12 +99,16 @@ def _parents(folder: str) -> list[str]:
 
 def runtime_folder() -> str:
     """Return the folder for sockets and the log, which only its owner can enter."""
-    folder = os.path.join(os.path.expanduser("~"), ".perdure", "hooks")
-    if len(folder) > 70:  # the path of a socket has at most 104 bytes on macOS
+    own = os.path.join(os.path.expanduser("~"), ".perdure")
+    folder = os.path.join(own, "hooks")
+    if len(folder) > FOLDER_CHARACTERS_MAX:
         import hashlib
+        import tempfile
 
         short = hashlib.sha256(folder.encode()).hexdigest()[:12]
-        folder = f"/tmp/perdure-{os.getuid()}-{short}"
+        folder = os.path.join(tempfile.gettempdir(), f"perdure-{os.getuid()}-{short}")
+    else:
+        os.makedirs(own, mode=0o700, exist_ok=True)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     found = os.lstat(folder)
     if found.st_uid != os.getuid() or found.st_mode & 0o077:
@@ -150,7 +156,8 @@ def _ask(path: str, request: bytes, seconds: float) -> dict[str, object] | None:
     answer = json.loads(data)
     if answer.get("error"):
         raise RuntimeError(answer["error"])
-    return answer.get("output")
+    output: dict[str, object] | None = answer.get("output")
+    return output
 
 
 def _start_helper(path: str, agent: str, store: str) -> None:

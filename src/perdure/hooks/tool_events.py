@@ -16,7 +16,8 @@ FILES_MAX = 20
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
 _TEST = re.compile(
     r"(?:^|[\s;&|/])(?:pytest|tox|nox|unittest|jest|vitest|mocha|rspec|phpunit|ctest"
-    r"|(?:go|cargo|npm|pnpm|yarn|make|mvn|gradle|gradlew|dotnet|swift|mix|bun|deno)(?: run)? (?:\S+ )?test\S*)(?:$|[\s;&|:])"
+    r"|(?:go|cargo|npm|pnpm|yarn|make|mvn|gradle|gradlew|dotnet|swift|mix|bun|deno)(?: run)? (?:\S+ )?test\S*)"
+    r"(?:$|[\s;&|:])"
 )
 _EXIT = re.compile(r"(?:exit(?:ed)?(?: with)?(?: code| status)?|Exit Code)[:\s]+(-?\d+)", re.IGNORECASE)
 _PATHS = ("file_path", "notebook_path", "path", "absolute_path")

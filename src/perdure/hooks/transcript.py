@@ -19,7 +19,14 @@ FILES_SHOWN = 15
 COMMANDS_SHOWN = 5
 TODOS_SHOWN = 10
 
-_NOT_SAID = ("<command-", "<local-command", "<system-reminder>", "<environment_context", "<user_instructions", "Caveat:")
+_NOT_SAID = (
+    "<command-",
+    "<local-command",
+    "<system-reminder>",
+    "<environment_context",
+    "<user_instructions",
+    "Caveat:",
+)
 _OPENING = str.maketrans({"<": "‹"})
 
 
@@ -100,7 +107,8 @@ def _parts(path: str) -> Iterator[tuple[str, Any]]:
     for line in _lines(path):
         if not isinstance(line, Mapping) or any(line.get(key) for key in ("isMeta", "isSidechain", "isCompactSummary")):
             continue
-        for message in line.get("messages") if isinstance(line.get("messages"), list) else [line]:
+        inner = line.get("messages")
+        for message in inner if isinstance(inner, list) else [line]:
             yield from _message_parts(message)
 
 

@@ -90,7 +90,7 @@ async def recall_memories(agent: AsyncAgent, topic: str, k: int = RECALLED) -> S
 
 
 async def _read_notes(agent: AsyncAgent, folder: str) -> tuple[str, ...]:
-    """Return the newest note. Before one that a hook has extracted, the one that the agent wrote itself is shown too."""
+    """Return the newest note. If a hook extracted it, the note that the agent wrote before is shown too."""
     events = [event async for event in agent.events.read(kind=Handoff, last=NOTES_SEARCHED)]
     notes = [event for event in reversed(events) if not folder or _context_of(event).get("folder", folder) == folder]
     if not notes:
