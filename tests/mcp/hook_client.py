@@ -58,7 +58,7 @@ class HookFolder:
                 command = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
             except OSError:
                 continue
-            if b"perdure.hooks.helper" in command and os.fsencode(self.runtime) in command:
+            if b"perdure.hooks.server" in command and os.fsencode(self.runtime) in command:
                 found.append(int(entry.name))
         return found
 

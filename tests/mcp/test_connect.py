@@ -178,3 +178,70 @@ def test_the_list_shows_what_is_installed_and_connected(
     assert set(listed) == set(TOOLS)
     assert listed["cursor"]["installed"] and "mcp.json" in listed["cursor"]["connected"]
     assert not listed["windsurf"]["installed"] and not listed["windsurf"]["connected"]
+
+
+HOOKED = [name for name, tool in TOOLS.items() if tool.hook_events]
+MINE = """\
+{
+  // mine
+  "hooks": {
+    "SessionStart": [
+      { "hooks": [{ "type": "command", "command": "say hello" }] }
+    ]
+  },
+  "theme": "dark"
+}
+"""
+
+
+@pytest.mark.parametrize("tool", HOOKED)
+@pytest.mark.parametrize("edited", [False, True])
+def test_hooks_are_added_beside_those_of_the_user_and_taken_back(
+    tool: str, edited: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = TOOLS[tool].hooks("user", tmp_path)
+    assert path is not None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(MINE)
+    assert main(["connect", tool, "--yes"]) == 0
+    made = path.read_text()
+    hooks = read_json(made).data["hooks"]
+    assert set(hooks) == set(TOOLS[tool].hook_events)
+    assert hooks["SessionStart"][0] == read_json(MINE).data["hooks"]["SessionStart"][0]
+    assert all("client.py" in items[-1]["hooks"][0]["command"] for items in hooks.values())
+    assert main(["connect", tool, "--yes"]) == 0
+    assert path.read_text() == made
+    assert main(["connect", tool, "--yes", "--agent", "other"]) == 0
+    assert [len(items) for items in read_json(path.read_text()).data["hooks"].values()].count(2) == 1
+    if edited:
+        path.write_text(path.read_text().replace("dark", "light"))
+    assert main(["disconnect", tool, "--yes"]) == 0
+    expected = MINE.replace("dark", "light") if edited else MINE
+    assert read_json(path.read_text()).data == read_json(expected).data if edited else path.read_text() == MINE
+
+
+@pytest.mark.parametrize("tool", HOOKED)
+def test_no_hooks_adds_none_and_removes_earlier_ones(
+    tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = TOOLS[tool].hooks("user", tmp_path)
+    assert path is not None
+    for options in (["--no-hooks"], [], ["--no-hooks"]):
+        assert main(["connect", tool, "--yes", *options]) == 0
+        assert ("client.py" in path.read_text() if path.exists() else False) == (not options)
+    assert main(["connect", tool, "--yes"]) == 0
+    assert ("/hooks" in capsys.readouterr().out.splitlines()[-1]) == (tool == "codex")
+    assert main(["doctor", "--store", str(tmp_path / "none.db")]) in (0, 1)
+    assert f"hooks in {path}" in capsys.readouterr().out.replace("\n", " ")
+
+
+def test_a_broken_file_of_hooks_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = tmp_path / ".claude" / "settings.json"
+    path.parent.mkdir()
+    for text in ("{ oops", '{"hooks": []}', '{"hooks": {"SessionStart": {"a": 1}}}'):
+        path.write_text(text)
+        assert main(["connect", "claude-code", "--yes"]) == 2
+        assert path.read_text() == text and not (tmp_path / ".claude.json").exists()

@@ -45,8 +45,8 @@ BROAD_EXCEPTS = {
         "logged and told to the client as an internal error: one bad request must not end the connection"
     ),
     ("src/perdure/hooks/client.py", "main"): "a hook must not break the session: logged, and the exit code is 0",
-    ("src/perdure/hooks/helper.py", "HookHelper._answer"): "told to the client, which logs it: the helper goes on",
-    ("src/perdure/hooks/helper.py", "main"): "the last boundary of a detached process: written to the log",
+    ("src/perdure/hooks/server.py", "HookHelper._answer"): "told to the client, which logs it: the helper goes on",
+    ("src/perdure/hooks/server.py", "main"): "the last boundary of a detached process: written to the log",
     ("src/perdure/run/step.py", "_execute"): "the body is the user's code: whatever it raises is an outcome",
     (
         "src/perdure/run/clients/calls.py",

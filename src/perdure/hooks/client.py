@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _answer(options: Options) -> None:
     payload = json.loads(sys.stdin.buffer.read(PAYLOAD_BYTES_MAX) or b"{}")
     if not isinstance(payload, dict):
-        raise ValueError("the payload is not an object")
+        raise TypeError("the payload is not an object")
     folder = payload.get("cwd") or os.getcwd()
     if is_off(folder):
         return
@@ -152,7 +152,7 @@ def _ask(path: str, request: bytes, seconds: float) -> dict[str, object] | None:
                 raise ConnectionResetError("the helper left without an answer")
             data += more
             if len(data) > ANSWER_BYTES_MAX:
-                raise ValueError("the answer is too long")
+                raise RuntimeError("the answer is too long")
     answer = json.loads(data)
     if answer.get("error"):
         raise RuntimeError(answer["error"])
@@ -164,7 +164,7 @@ def _start_helper(path: str, agent: str, store: str) -> None:
     """Start the helper, detached from this process and from the terminal."""
     import subprocess
 
-    command = [sys.executable, "-P", "-m", "perdure.hooks.helper", path, agent, store]
+    command = [sys.executable, "-P", "-m", "perdure.hooks.server", path, agent, store]
     with open(_log_path(), "ab") as log:
         subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=runtime_folder()
