@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _answer(options: Options) -> None:
     payload = json.loads(sys.stdin.buffer.read(PAYLOAD_BYTES_MAX) or b"{}")
     if not isinstance(payload, dict):
-        raise TypeError("the payload is not an object")
+        raise RuntimeError("the payload is not an object")
     folder = payload.get("cwd") or os.getcwd()
     if is_off(folder):
         return
