@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import msgspec
@@ -60,21 +60,37 @@ class StoreProgress(msgspec.Struct, frozen=True):
         return next((run for run in self.stopped if (run.stream, run.changed_at) not in known), None)
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def add_restart_options(command: F) -> F:
+    """Add the options of a command that restarts a program."""
+    options = (
+        click.option(
+            "--restarts", type=click.IntRange(min=0), default=0, help="Maximum number of restarts. Default: unlimited."
+        ),
+        click.option(
+            "--same-place",
+            type=click.IntRange(min=1),
+            default=3,
+            show_default=True,
+            help="Give up after this many crashes in a row without progress.",
+        ),
+        click.option(
+            "--backoff",
+            default="1s",
+            show_default=True,
+            help="Pause before the first restart; doubled each time, up to 1m.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option(
-    "--restarts", type=click.IntRange(min=0), default=0, help="Maximum number of restarts. Default: unlimited."
-)
-@click.option(
-    "--same-place",
-    type=click.IntRange(min=1),
-    default=3,
-    show_default=True,
-    help="Give up after this many crashes in a row without progress.",
-)
-@click.option(
-    "--backoff", default="1s", show_default=True, help="Pause before the first restart; doubled each time, up to 1m."
-)
+@add_restart_options
 @click.option("--capture", is_flag=True, help="Record paid model calls over HTTP, and never pay one twice.")
 @click.option("--id", "run_id", help="With --capture: the run. Default: the program's unfinished run, or a new one.")
 @click.option("--host", "hosts", multiple=True, help="With --capture: record this host too, HOST or HOST:PORT.")
@@ -125,6 +141,8 @@ class CapturedRun(msgspec.Struct, frozen=True):
     id: str
     environment: dict[str, str]
     finish: Callable[[str, str], None]
+    before_start: Callable[[], None] = lambda: None
+    """Called before each start of the program."""
 
 
 def _start_capture(
@@ -161,7 +179,7 @@ class Supervisor:
         self._restarts_max = restarts
         self._same_place_max = same_place
         self._backoff = backoff
-        self._environment = captured.environment if captured is not None else {}
+        self._captured = captured or CapturedRun("", {}, lambda url, run: None)
         self._stopped_by = 0
         self.starts = 0
         self.why = ""
@@ -192,9 +210,10 @@ class Supervisor:
     def _start(self) -> int:
         """Start the program once and wait for its end. Signals are passed on, so that it can close its runs."""
         self.starts += 1
+        self._captured.before_start()
         with self._pass_on_signals() as told:
             try:
-                environment = {**os.environ, **self._environment, "PERDURE_URL": self._url}
+                environment = {**os.environ, **self._captured.environment, "PERDURE_URL": self._url}
                 child = subprocess.Popen(self._command, env=environment)
             except OSError as error:
                 raise click.UsageError(f"{shlex.join(self._command)} cannot be started: {error.strerror}") from error

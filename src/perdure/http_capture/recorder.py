@@ -14,6 +14,7 @@ from perdure.http_capture.hosts import find_provider, format_host
 from perdure.kernel.engine import Engine
 from perdure.kernel.scope import Frame, current_frame
 from perdure.records import RunStatus
+from perdure.run.core import core_of
 from perdure.store.base import Store
 from perdure.store.rows import read_run
 from perdure.values import locks
@@ -44,6 +45,8 @@ class HttpRequest(msgspec.Struct, frozen=True):
     path: str
     kind: str
     body: bytes
+    provider: str = ""
+    """Known to a proxy. Empty: the host tells."""
 
 
 class Recorder:
@@ -61,11 +64,11 @@ class Recorder:
         settings = self._settings
         if request.method != "POST" or "json" not in request.kind or os.getpid() != self._pid:
             return None
-        provider = find_provider(request.host, request.port, settings.hosts, request.path)
-        if provider is None or (frame := self._find_frame()).inside:
+        known = request.provider or find_provider(request.host, request.port, settings.hosts, request.path)
+        if known is None or (frame := self._find_frame()).inside:
             return None  # a step around it records the answer
         name = f"{format_host(request.host)} {request.path}"
-        call = CapturedCall(frame, provider, name, digest_request(request.path, request.body))
+        call = CapturedCall(frame, known, name, digest_request(request.path, request.body))
         with call.attempt():
             call.find(settings.on_mismatch)
             call.hand_over()
@@ -83,6 +86,10 @@ class Recorder:
                 os.environ[OWNER] = str(self._pid)
             assert self._open.run is not None
             return self._open.run.root
+
+    def open(self) -> str:
+        """Open the run before the first call, and return its id. Raises `RunBusy` if another process has it."""
+        return core_of(self._find_frame()).id
 
     def close(self, *, finish: bool) -> None:
         """Close the run: finished, or left for the next start of the program."""

@@ -54,7 +54,11 @@ def host_name() -> str:
 
 def identify_this_process() -> Holder:
     """The identity of the calling process."""
-    pid = os.getpid()
+    return identify_process(os.getpid())
+
+
+def identify_process(pid: int) -> Holder:
+    """The identity of another process of this machine and pid namespace."""
     return Holder(boot_id(), _namespace("self"), pid, _start_time(pid) or 0, host_name())
 
 

@@ -11,7 +11,11 @@ from urllib.request import urlopen
 from anthropic import Anthropic, AsyncAnthropic
 
 URL = sys.argv[1]
-OPTIONS: dict[str, Any] = {"base_url": URL, "api_key": "sk-secret", "default_headers": {"x-pid": str(os.getpid())}}
+OPTIONS: dict[str, Any] = {
+    "base_url": os.environ.get("ANTHROPIC_BASE_URL", URL),
+    "api_key": "sk-secret",
+    "default_headers": {"x-pid": str(os.getpid())},
+}
 ASKED: dict[str, Any] = {"model": "claude-sonnet-4-5", "max_tokens": 99}
 
 

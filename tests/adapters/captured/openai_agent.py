@@ -12,7 +12,7 @@ from openai import AsyncOpenAI, OpenAI
 
 URL = sys.argv[1]
 OPTIONS: dict[str, Any] = {
-    "base_url": f"{URL}/v1",
+    "base_url": os.environ.get("OPENAI_BASE_URL", f"{URL}/v1"),
     "api_key": "sk-secret",
     "default_headers": {"x-pid": str(os.getpid())},
 }
