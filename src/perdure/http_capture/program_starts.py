@@ -19,6 +19,9 @@ from perdure.values import locks
 LOOPBACK = "0100007F"
 """127.0.0.1, as /proc/net/tcp writes it on little-endian machines."""
 
+SOCKET_FIELDS = "number local_address remote_address state queues timer retransmits uid timeout inode".split()
+"""The first columns of /proc/net/tcp."""
+
 CLOSE_SECONDS_MAX = 30.0
 """How long a proxy that is stopped waits for answers that are under way."""
 
@@ -82,8 +85,8 @@ def find_caller(port: int) -> Holder | None:
 def _find_inode(local: str) -> str | None:
     try:
         with open("/proc/net/tcp", encoding="ascii") as table:
-            rows = (line.split() for line in table)
-            return next((row[9] for row in rows if row[1] == local), None)
+            sockets = (dict(zip(SOCKET_FIELDS, line.split(), strict=False)) for line in table)
+            return next((socket["inode"] for socket in sockets if socket.get("local_address") == local), None)
     except OSError:
         return None  # not Linux: the starts of a program are told apart by `perdure proxy -- command` only
 
