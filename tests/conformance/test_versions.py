@@ -16,8 +16,9 @@ from perdure.journal.append import Append
 from perdure.journal.object_gc import collect
 from perdure.journal.verify import verify
 from perdure.platform.failpoints import Site
+from perdure.store.remote.address import is_remote
 
-from .kit import agent_at
+from .kit import agent_at, find_behind
 
 _names = (f"ticket-{number}" for number in itertools.count(1))
 
@@ -150,13 +151,17 @@ def test_an_entry_of_a_later_version_is_refused_and_not_skipped(
     store_url: str, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     kind, entry = LATER[what]
-    agent = agent_at(store_url)
+    # A server refuses such an entry of a client, so it is written where the server has its store.
+    written_at = find_behind(store_url) if is_remote(store_url) else store_url
+    writer, agent = agent_at(written_at), agent_at(store_url)
     store = agent._engine.store
-    with monkeypatch.context() as later, agent.run("r") as run:
+    with monkeypatch.context() as later, writer.run("r") as run:
         later.setitem(records.KIND_OF, type(entry), int(kind))
         later.setattr("perdure.journal.append.project", lambda *_: ())
         run.state["large"] = "so that there is something to collect " * 500
-        store.submit(Append(Site.WRITE, run._core.head, [entry], store.clock))
+        there = writer._engine.store
+        there.submit(Append(Site.WRITE, run._core.head, [entry], there.clock))
+    writer.close()
     for read in (
         lambda: agent.runs.get("r"),
         lambda: agent.run("r").__enter__(),

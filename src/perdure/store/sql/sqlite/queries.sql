@@ -121,9 +121,11 @@ ON CONFLICT (upload, object) DO NOTHING;
 SELECT at FROM uploads WHERE id = :upload;
 
 -- name: drop_old_uploads(before, boot, now)
--- Delete uploads without recent progress whose process is dead.
+-- Delete uploads without recent progress whose process is dead. Of clients of a server (`key ...`), only the deadline
+-- counts: the server marks their boot id.
 DELETE FROM uploads WHERE at < :before AND NOT EXISTS (
-    SELECT 1 FROM holders WHERE holders.id = uploads.holder AND boot = :boot AND deadline >= :now);
+    SELECT 1 FROM holders WHERE holders.id = uploads.holder
+      AND (boot = :boot OR boot LIKE 'key %') AND deadline >= :now);
 
 -- name: upload_objects_among(ids)
 -- Which of some objects an upload needs.
@@ -135,17 +137,20 @@ SELECT object FROM upload_objects WHERE object IN (
 -- name: live_upload_objects(before, boot, now)
 -- Objects that must not be collected although no entry refers to them yet.
 SELECT object FROM upload_objects JOIN uploads ON uploads.id = upload_objects.upload
-WHERE uploads.at >= :before OR EXISTS (SELECT 1 FROM holders WHERE holders.id = uploads.holder AND boot = :boot AND deadline >= :now);
+WHERE uploads.at >= :before OR EXISTS (SELECT 1 FROM holders WHERE holders.id = uploads.holder
+    AND (boot = :boot OR boot LIKE 'key %') AND deadline >= :now);
 
 -- name: count_dead_holders(boot, now)
 -- The number of holders that `drop_dead_holders` would remove.
 SELECT count(*) FROM holders
-WHERE (boot <> :boot OR deadline < :now) AND NOT EXISTS (SELECT 1 FROM leases WHERE leases.holder = holders.id);
+WHERE ((boot <> :boot AND boot NOT LIKE 'key %') OR deadline < :now)
+  AND NOT EXISTS (SELECT 1 FROM leases WHERE leases.holder = holders.id);
 
 -- name: drop_dead_holders(boot, now)
 -- Delete holders of crashed processes. One with a lease stays: a takeover looks at it.
 DELETE FROM holders
-WHERE (boot <> :boot OR deadline < :now) AND NOT EXISTS (SELECT 1 FROM leases WHERE leases.holder = holders.id);
+WHERE ((boot <> :boot AND boot NOT LIKE 'key %') OR deadline < :now)
+  AND NOT EXISTS (SELECT 1 FROM leases WHERE leases.holder = holders.id);
 
 -- name: renew_holder(holder, boot, namespace, pid, started, host, at, now, ttl)
 -- The heartbeat. It restores the row after a long silence, so that new leases name an existing holder.
