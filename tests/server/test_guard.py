@@ -70,10 +70,10 @@ def test_the_secret_is_not_told(agent: Agent, query: tuple[str, str]) -> None:
 def test_a_bound_key_touches_its_own_agent(agent: Agent) -> None:
     store = agent._engine.store
     [(stream, *_)] = store.read("get_run", ("travel", "r"))
-    take = Statement("release_lease", (stream, 1))
-    check(agent, Principal("k", "default", "travel", Role.WRITER), take)
-    with pytest.raises(NotAllowed, match="another agent"):
-        check(agent, Principal("k", "default", "hotel", Role.WRITER), take)
+    for write in (Statement("release_lease", (stream, 1)), Statement("take_lease", (stream, 1, 7))):
+        check(agent, Principal("k", "default", "travel", Role.WRITER), write)
+        with pytest.raises(NotAllowed, match="another agent"):
+            check(agent, Principal("k", "default", "hotel", Role.WRITER), write)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
@@ -155,7 +156,35 @@ def probes(secret: dict[str, str]) -> Iterator[tuple[str, str, object, dict[str,
     yield "POST", f"/v1/keys/{secret['key']}:rotate", None, {}
 
 
-def test_nothing_of_another_tenant_is_found_or_changed(server: Server) -> None:
+def mutate_probes(secret: dict[str, str], count: int) -> Iterator[tuple[str, str, object, dict[str, str]]]:
+    """Yield the fixed probes, then variants of them: other methods, keys, cursors, tenants and spellings of the path.
+
+    The same count makes the same probes. Streams without an end are asked for by `Last-Event-ID` on a page instead.
+    """
+    fixed, draw = list(probes(secret)), random.Random(18)
+    yield from fixed
+    for _ in range(count - len(fixed)):
+        method, path, body, headers = draw.choice(fixed)
+        headers = dict(headers)
+        if draw.random() < 0.4:
+            headers["idempotency-key"] = "theirs"
+        if draw.random() < 0.4:
+            headers[draw.choice(("perdure-tenant", "x-tenant", "x-forwarded-host"))] = "bank"
+        if draw.random() < 0.2:
+            headers["last-event-id"] = secret["position"]
+        if draw.random() < 0.4:
+            cursor = draw.choice((secret["cursor"], secret["position"], secret["memory"], secret["key"], "0.1"))
+            path += f"{'&' if '?' in path else '?'}{draw.choice(('cursor', 'tenant', 'since'))}={cursor}"
+        if draw.random() < 0.3:
+            path = path.replace("/v1/", draw.choice(("/v1/../bank/", "/v1/bank/", "/bank/v1/", "/v1/%2e%2e/bank/")), 1)
+        if draw.random() < 0.3:
+            method = draw.choice(("GET", "POST", "PUT", "DELETE", "PATCH"))
+            body = draw.choice((None, {"value": "stolen"}, b"stolen"))
+        yield method, path, body, headers
+
+
+def probe_tenants(server: Server, count: int) -> None:
+    """Let a tenant's admin try to read and change what another tenant has."""
     owner, thief = (server.writer("--role", "admin", "--tenant", name) for name in ("bank", "thief"))
     base = "/v1/agents/vault"
     owner.put(f"{base}/state/box/gold", {"value": "TREASURE"})
@@ -167,13 +196,28 @@ def test_nothing_of_another_tenant_is_found_or_changed(server: Server) -> None:
     owner.put(f"{base}/artifacts/map", b"TREASURE")
     position = owner.get(f"{base}/events").json()["events"][0]["position"]
     secret = {"memory": memory, "position": position, "cursor": "9999999999999.1", "key": owner.key.split("_")[1]}
-    for method, path, body, headers in probes(secret):
+    plain = len(list(probes(secret)))
+    for number, (method, path, body, headers) in enumerate(mutate_probes(secret, count)):
         found = thief.request(method, path, body, headers)
-        assert b"TREASURE" not in found.body, path
-        assert b"vault" not in found.body or path.startswith(base), path
-        assert found.status in (200, 404), (path, found.body)
+        assert b"TREASURE" not in found.body, (method, path, headers)
+        assert found.status < 500, (method, path, headers, found.body)
+        if number < plain:  # later, the thief has a vault of its own
+            assert b"vault" not in found.body or path.startswith(base), path
+            assert found.status in (200, 404), (path, found.body)
     assert owner.get(f"{base}/state/box/gold").json()["value"] == "TREASURE"
+    assert owner.get(f"{base}/artifacts/map").body == b"TREASURE"
+    assert len(owner.get(f"{base}/events").json()["events"]) == 1
     assert owner.get("/v1/keys").json()["keys"][0]["revoked_at"] is None
+
+
+def test_nothing_of_another_tenant_is_found_or_changed(server: Server) -> None:
+    probe_tenants(server, 500)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_ten_thousand_probes_find_nothing_of_another_tenant(server: Server) -> None:
+    probe_tenants(server, 10_000)
 
 
 def test_secrets_are_in_no_error_and_no_log(shared_server: Server, client: Client) -> None:
