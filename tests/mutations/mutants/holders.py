@@ -103,8 +103,8 @@ MUTANTS = (
         LEASES + "test_what_dead_processes_left_is_removed_but_not_what_may_live",
         "perdure.store.sql.sqlite.queries:drop_dead_holders",
         (
-            "DELETE FROM holders WHERE (boot <> :boot OR deadline < :now) AND NOT EXISTS (",
-            "DELETE FROM holders WHERE (boot <> :boot OR deadline < :now) OR 0 AND NOT EXISTS (",
+            "OR deadline < :now) AND NOT EXISTS (",
+            "OR deadline < :now) OR 0 AND NOT EXISTS (",
         ),
     ),
     mutant(
