@@ -315,5 +315,7 @@ READ_SECOND_BYTES = 1_000_000
 READ_ONLY_COPY_BYTES_MAX = 10_000_000_000
 """A store on read-only media is copied with its log to be read, up to this size and half of the free space."""
 
+PLAYBOOK_PAGE_CHARACTERS_MAX = 1_000_000
+"""Characters of the page of a playbook in a file: a prompt shows far less of it."""
 PLAYBOOK_STEPS_MAX = 200
 """Steps of a playbook: its whole text is one value."""

@@ -13,6 +13,10 @@ from perdure.errors import PlaybookFailed, WrongType, WrongValue
 from perdure.kernel.awaitables import is_awaitable, require_settled
 from perdure.kernel.engine import Engine
 from perdure.kernel.names import check_identifier
+from perdure.kernel.protocol import Protocol
+from perdure.presence.workspace.layout import PLAYBOOKS
+from perdure.presence.workspace.open_folder import home_of
+from perdure.presence.workspace.workspace import update_files
 from perdure.values.attributes import KnownAttributes
 from perdure.work.playbooks import definition, learn, page, play, report, shelf
 from perdure.work.playbooks.choice import ChoiceRules
@@ -67,7 +71,13 @@ class AsyncPlaybooks(AsyncFacade):
             if not isinstance(better, Playbook):
                 raise WrongType(f"distil must return a playbook or the text of its page, not {type(better).__name__}")
             book = definition.mark_added(book, better)
-        return await self._do(shelf.save(self._engine, book))
+        return await self._save(shelf.save(self._engine, book))
+
+    async def _save(self, saving: Protocol[Playbook]) -> Playbook:
+        """Save a version, and write it to its file if the agent has a workspace."""
+        made = await self._do(saving)
+        await self._do(update_files(self._engine, home_of(self._engine), under=f"{PLAYBOOKS}/"))
+        return made
 
     async def _learn(self, name: str, run: Any, workflow: str | None, steps: Any) -> Playbook:
         if steps is not None:
@@ -115,11 +125,12 @@ class AsyncPlaybooks(AsyncFacade):
             book = page.from_markdown(book, text)
         if steps is not None:
             book = definition.describe(book, None, None, definition.read_steps(steps))
-        return await self._do(shelf.save(self._engine, definition.describe(book, purpose, inputs)))
+        return await self._save(shelf.save(self._engine, definition.describe(book, purpose, inputs)))
 
     async def delete(self, name: str) -> None:
         """Delete a playbook with its statistics. Plays in progress go on. Raises `PlaybookNotFound`."""
         await self._do(shelf.delete(self._engine, name))
+        await self._do(update_files(self._engine, home_of(self._engine), under=f"{PLAYBOOKS}/"))
 
     async def skill(self, name: str) -> str:
         """Return a playbook as the text of a SKILL.md, which coding agents can load."""
@@ -131,7 +142,7 @@ class AsyncPlaybooks(AsyncFacade):
 
     async def accept(self, name: str, lesson: str | None = None) -> Playbook:
         """Make one offered lesson, or all of them, pitfalls of the playbook: its next version."""
-        return await self._do(shelf.accept(self._engine, name, lesson))
+        return await self._save(shelf.accept(self._engine, name, lesson))
 
     @overload
     async def report(self, name: str) -> PlaybookReport: ...

@@ -14,6 +14,10 @@ from perdure.errors import PlaybookFailed, WrongType, WrongValue
 from perdure.kernel.awaitables import require_settled
 from perdure.kernel.engine import Engine
 from perdure.kernel.names import check_identifier
+from perdure.kernel.protocol import Protocol
+from perdure.presence.workspace.layout import PLAYBOOKS
+from perdure.presence.workspace.open_folder import home_of
+from perdure.presence.workspace.workspace import update_files
 from perdure.values.attributes import KnownAttributes
 from perdure.work.playbooks import definition, learn, page, play, report, shelf
 from perdure.work.playbooks.choice import ChoiceRules
@@ -64,7 +68,13 @@ class Playbooks(Facade):
             if not isinstance(better, Playbook):
                 raise WrongType(f"distil must return a playbook or the text of its page, not {type(better).__name__}")
             book = definition.mark_added(book, better)
-        return self._do(shelf.save(self._engine, book))
+        return self._save(shelf.save(self._engine, book))
+
+    def _save(self, saving: Protocol[Playbook]) -> Playbook:
+        """Save a version, and write it to its file if the agent has a workspace."""
+        made = self._do(saving)
+        self._do(update_files(self._engine, home_of(self._engine), under=f"{PLAYBOOKS}/"))
+        return made
 
     def _learn(self, name: str, run: Any, workflow: str | None, steps: Any) -> Playbook:
         if steps is not None:
@@ -112,11 +122,12 @@ class Playbooks(Facade):
             book = page.from_markdown(book, text)
         if steps is not None:
             book = definition.describe(book, None, None, definition.read_steps(steps))
-        return self._do(shelf.save(self._engine, definition.describe(book, purpose, inputs)))
+        return self._save(shelf.save(self._engine, definition.describe(book, purpose, inputs)))
 
     def delete(self, name: str) -> None:
         """Delete a playbook with its statistics. Plays in progress go on. Raises `PlaybookNotFound`."""
         self._do(shelf.delete(self._engine, name))
+        self._do(update_files(self._engine, home_of(self._engine), under=f"{PLAYBOOKS}/"))
 
     def skill(self, name: str) -> str:
         """Return a playbook as the text of a SKILL.md, which coding agents can load."""
@@ -128,7 +139,7 @@ class Playbooks(Facade):
 
     def accept(self, name: str, lesson: str | None = None) -> Playbook:
         """Make one offered lesson, or all of them, pitfalls of the playbook: its next version."""
-        return self._do(shelf.accept(self._engine, name, lesson))
+        return self._save(shelf.accept(self._engine, name, lesson))
 
     @overload
     def report(self, name: str) -> PlaybookReport: ...

@@ -15,7 +15,7 @@ from perdure.journal import objects
 from perdure.journal.agent_writes import SetKey
 from perdure.journal.retention_rules import DOCUMENTS
 from perdure.kernel.protocol import Protocol, Read
-from perdure.presence.workspace.layout import CONTEXTS, GENERATED, check_path, path_in
+from perdure.presence.workspace.layout import CONTEXTS, GENERATED, PLAYBOOKS, check_path, path_in
 
 if TYPE_CHECKING:
     from perdure.kernel.engine import Engine
@@ -127,7 +127,7 @@ def write(engine: Engine, path: str, text: str | None) -> Protocol[None]:
     """Set a document; None deletes it. In a step it is committed with the step."""
     if text is not None and not isinstance(text, str):
         raise WrongType(f"the content of a workspace file must be a text, not {type(text).__name__}")
-    if text is not None and path in GENERATED:
+    if text is not None and (path in GENERATED or str(path).startswith(f"{PLAYBOOKS}/")):
         yield from _rewrite(engine, path, lambda _: text)
         return
     value = None if text is None else to_state_value(WorkspaceDocument(text))

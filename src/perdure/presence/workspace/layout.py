@@ -11,7 +11,7 @@ from perdure.values.hints import did_you_mean
 
 SOUL, USER, AGENTS, MEMORY = "SOUL.md", "USER.md", "AGENTS.md", "MEMORY.md"
 PROGRESS, HANDOFF, OLD_PROGRESS = "PROGRESS.md", "HANDOFF.md", "claude-progress.txt"
-LOGS, TASKS, CONTEXTS = "memory", "tasks", "contexts"
+LOGS, TASKS, CONTEXTS, PLAYBOOKS = "memory", "tasks", "contexts", "playbooks"
 ARCHIVE = "archive"
 """The folder in `memory` for old logs."""
 ARCHIVED = f"{LOGS}/{ARCHIVE}"
@@ -21,7 +21,7 @@ MARKER = ".perdure-workspace"
 IDENTITY = (SOUL, USER, AGENTS)
 GENERATED = (PROGRESS, HANDOFF)
 TOP = (*IDENTITY, MEMORY, *GENERATED, OLD_PROGRESS)
-FOLDERS = (LOGS, TASKS, CONTEXTS)
+FOLDERS = (LOGS, TASKS, CONTEXTS, PLAYBOOKS)
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _NAME_CHARACTERS_MAX = 60
@@ -37,7 +37,7 @@ NEW = {
 
 
 def path_in(folder: str, name: str) -> str:
-    """Return the path of a task, a context or a log."""
+    """Return the path of a task, a context, a playbook or a log."""
     return check_path(f"{folder}/{name.removesuffix('.md')}.md")
 
 
@@ -85,10 +85,10 @@ def check_path(path: object) -> str:
     if is_path(path):
         return path
     folder, _, name = path.rpartition("/")
-    if folder in (TASKS, CONTEXTS) and (long := len(name.removesuffix(".md"))) > _NAME_CHARACTERS_MAX:
+    if folder in (TASKS, CONTEXTS, PLAYBOOKS) and (long := len(name.removesuffix(".md"))) > _NAME_CHARACTERS_MAX:
         what = f"the name of a {folder.removesuffix('s')} has at most {_NAME_CHARACTERS_MAX} characters, not {long}"
         raise PathRefused(f"{path!r} is not a workspace file: {what}", hint="give it a shorter name")
-    known = (*TOP, *(f"{folder}/NAME.md" for folder in (TASKS, CONTEXTS)), f"{LOGS}/YYYY-MM-DD.md")
+    known = (*TOP, *(f"{folder}/NAME.md" for folder in (TASKS, CONTEXTS, PLAYBOOKS)), f"{LOGS}/YYYY-MM-DD.md")
     close = did_you_mean(path, known)
     raise PathRefused(f"{path!r} is not a workspace file", hint=f"{close} There are {', '.join(known)}".strip())
 

@@ -28,12 +28,21 @@ from perdure.presence.workspace.layout import (
     MEMORY,
     NEW,
     OLD_PROGRESS,
+    PLAYBOOKS,
     PROGRESS,
     TOP,
     is_path,
 )
 from perdure.presence.workspace.logs import LogUpdate, append_log_lines, read_logged_since
 from perdure.presence.workspace.merge import merge, merge_notes
+from perdure.presence.workspace.playbook_pages import (
+    PagesRead,
+    PlaybookFile,
+    PlaybookShelf,
+    is_playbook,
+    read_pages,
+    read_playbooks,
+)
 from perdure.presence.workspace.redactions import remove_forgotten
 from perdure.presence.workspace.replace_file import RedactText, SavedCopy
 from perdure.presence.workspace.root import DisplacedFile, WorkspaceRoot
@@ -84,6 +93,9 @@ class SyncRound(msgspec.Struct, frozen=True):
     """Unreadable files, which are left alone: links, pipes, files that are too large."""
     saved: tuple[DisplacedFile, ...] = ()
     """Displaced files whose contents are part of the result."""
+    playbooks: PlaybookShelf = PlaybookShelf()
+    pages: PagesRead = PagesRead()
+    """The playbooks when the round began, and what their pages say now."""
 
 
 def marker_of(root: WorkspaceRoot) -> FolderMarker:
@@ -155,17 +167,34 @@ def plan_sync(
     files, logged = _ReadableFiles(root), LogUpdate({}, shelf.logged)
     if f"{LOGS}/".startswith(under):
         logged = read_logged_since(engine, shelf.logged)
-    wanted = {*files.there, *marker.base, *shelf.documents, *logged.lines, *IDENTITY, MEMORY, *GENERATED}
+    playbooks = read_playbooks(engine) if _may_have(under, PLAYBOOKS) else PlaybookShelf()
+    known = {*shelf.documents, *playbooks.books}
+    wanted = {*files.there, *marker.base, *known, *logged.lines, *IDENTITY, MEMORY, *GENERATED}
     meant = {path for path in wanted if is_path(path) and path.startswith(under)} | {*saves}
     texts = files.read(sorted(meant))
     if not {*logged.lines} <= {*texts}:
         logged = LogUpdate({}, shelf.logged)  # one position covers all logs, so all wait for the unreadable one
     looks = {path: _FileMerge(engine, path, text, shelf, marker, saves.get(path, ())) for path, text in texts.items()}
     said, made = _generate_files(engine, looks)
+    made |= {path: PlaybookFile(book) for path, book in playbooks.books.items() if path in looks}
     changes = [look.change(logged.lines.get(path, ""), made.get(path)) for path, look in looks.items()]
-    struck = tuple(_redact_change(change, strike) for change in changes)
+    struck = [_redact_change(change, strike) for change in changes]
+    pages = read_pages(
+        playbooks, {one.path: one.wanted for one in struck if one.wanted is not None and is_playbook(one.path)}
+    )
+    done = tuple(
+        msgspec.structs.replace(one, wanted=pages.documents.get(one.path, one.wanted)) if one.wanted else one
+        for one in struck
+    )
     saved = tuple(one.displaced for path, text in texts.items() if text is not None for one in saves.get(path, ()))
-    return SyncRound(shelf, marker, struck, logged, tuple(_redact_progress(said, strike)), tuple(files.refused), saved)
+    told = tuple(_redact_progress(said, strike))
+    return SyncRound(shelf, marker, done, logged, told, tuple(files.refused), saved, playbooks, pages)
+
+
+def _may_have(under: PathPrefix, folder: str) -> bool:
+    """Return whether paths with these prefixes may be in a folder."""
+    prefixes = (under,) if isinstance(under, str) else under
+    return any(f"{folder}/".startswith(prefix) or prefix.startswith(f"{folder}/") for prefix in prefixes)
 
 
 def _redact_change(change: FileChange, strike: RedactText) -> FileChange:
@@ -272,7 +301,7 @@ class _FileMerge:
         """Return the planned change."""
         ours = self._ours(lines, made)
         if self.read_saved_text is None:
-            return self._end(self._resolve_missing_file(ours))
+            return self._end(ours if made is not None else self._resolve_missing_file(ours))
         if ours is None:
             return self._end(self._resolve_missing_document(self.read_saved_text))
         if made is not None:
@@ -291,6 +320,8 @@ class _FileMerge:
             return WorkspaceDocument(made.text if known is None else made.keep_additions(known), made.text)
         if lines:
             return WorkspaceDocument(append_log_lines(known.text if known is not None else None, self._path, lines))
+        if known is not None and known.rendered and is_playbook(self._path):
+            return None  # the playbook was deleted
         is_new = not self._shelf.revision and self._file is None and self._path in NEW
         return WorkspaceDocument(NEW[self._path]) if is_new else known
 

@@ -24,6 +24,7 @@ from perdure.presence.handoff.progress import KIND
 from perdure.presence.workspace.documents import LOGGED, SPACE, ask, digest, shelf_of, to_state_value
 from perdure.presence.workspace.layout import ARCHIVED, FOLDERS, LOGS, MARKER, OLD_PROGRESS, PROGRESS
 from perdure.presence.workspace.merge import is_marked
+from perdure.presence.workspace.playbook_pages import make_version_writes
 from perdure.presence.workspace.replace_file import (
     PlacementOutcome,
     RedactText,
@@ -158,7 +159,8 @@ def _commit(engine: Engine, plan: SyncRound, also: ExtraWrites) -> Protocol[None
     groups: Sequence[Sequence[AgentWrite]] = yield Read(_make_write_batches, (engine, plan, also))
     for asks in groups:
         landed = yield from land(engine, Site.STATE, [RequireRevision((engine.stream, SPACE), revision), *asks])
-        revision = max([revision, *(landing.revision for landing in landed if isinstance(landing, r.StateChange))])
+        ours = [one for one in landed if isinstance(one, r.StateChange) and one.space == SPACE]
+        revision = max([revision, *(one.revision for one in ours)])
 
 
 def _make_write_batches(engine: Engine, plan: SyncRound, also: ExtraWrites) -> list[list[AgentWrite]]:
@@ -169,6 +171,7 @@ def _make_write_batches(engine: Engine, plan: SyncRound, also: ExtraWrites) -> l
     others: list[AgentWrite] = _make_document_writes(engine, plan, lambda path: path not in (PROGRESS, OLD_PROGRESS))
     if plan.logged.upto != plan.shelf.logged:
         others.append(ask(engine, LOGGED, plan.logged.upto))
+    others += make_version_writes(engine, plan.playbooks, plan.pages.versions)
     others += also(plan)
     groups = [of_progress, others] if plan.said else [[*of_progress, *others]]
     return [asks for asks in groups if asks]
@@ -246,7 +249,11 @@ def _summary(plan: SyncRound, protected: Sequence[str]) -> Synced:
         conflicts=tuple(
             change.path for change in plan.changes if change.wanted is not None and is_marked(change.wanted.text)
         ),
-        notes=(*(f"{path} is read-only, and stays as it is" for path in protected), *_unreadable(plan)),
+        notes=(
+            *(f"{path} is read-only, and stays as it is" for path in protected),
+            *_unreadable(plan),
+            *plan.pages.notes,
+        ),
     )
 
 

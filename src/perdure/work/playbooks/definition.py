@@ -103,7 +103,7 @@ def _read_step(given: object) -> PlaybookStep:
     if isinstance(given, PlaybookStep):
         return given
     if isinstance(given, str):
-        return PlaybookStep(_step_name(given))
+        return PlaybookStep(check_step_name(given))
     if not isinstance(given, Mapping):
         raise WrongType(f"a step is a name or a dict, not {type(given).__name__}")
     known = PlaybookStep.__struct_fields__
@@ -111,10 +111,11 @@ def _read_step(given: object) -> PlaybookStep:
     if strange is not None:
         raise WrongValue(f"a step has no field {strange!r}", hint=name_hint(str(strange), list(known)))
     lists = {field: _texts(field, given[field]) for field in LISTS if field in given}
-    return PlaybookStep(_step_name(given.get("name")), " ".join(str(given.get("purpose", "")).split()), **lists)
+    return PlaybookStep(check_step_name(given.get("name")), " ".join(str(given.get("purpose", "")).split()), **lists)
 
 
-def _step_name(name: object) -> str:
+def check_step_name(name: object) -> str:
+    """Check the name of a step."""
     return check_storable_name(name, "a step's name", empty=False, most=128, error=WrongValue)
 
 

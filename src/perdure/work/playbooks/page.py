@@ -11,7 +11,7 @@ import msgspec
 
 from perdure.errors import WrongValue
 from perdure.values.tokens import estimate_tokens
-from perdure.work.playbooks.definition import LISTS, Playbook, PlaybookStep, check_steps
+from perdure.work.playbooks.definition import LISTS, Playbook, PlaybookStep, check_step_name, check_steps
 
 _TITLE = "# Playbook: "
 _STEP = re.compile(r"##\s+\d+\.\s+(.+)")
@@ -62,27 +62,28 @@ def _split(text: str) -> tuple[list[str], list[tuple[str, list[str]]]]:
         found = _STEP.fullmatch(line)
         if found:
             steps.append((found[1], []))
-        elif line and not line.startswith("# "):
+        elif line and (steps or head or not line.startswith("# ")):
             (steps[-1][1] if steps else head).append(line)
     return head, steps
 
 
 def _read_step(name: str, lines: list[str]) -> PlaybookStep:
     """Read a step. Text that belongs to no list is part of its purpose."""
-    fields: dict[str, list[str]] = {}
+    fields: dict[str, list[list[str]]] = {}
     purpose: list[str] = []
-    current: list[str] | None = None
+    current: list[list[str]] | None = None
     for line in lines:
         heading = _FIELD.fullmatch(line)
         if heading and heading[1].lower() in LISTS:
             current = fields.setdefault(heading[1].lower(), [])
         elif current is not None and line.startswith("- "):
-            current.append(line[2:].strip())
+            current.append([line[2:].strip()])
         elif current:
-            current[-1] += f" {line}"
+            current[-1].append(line)
         else:
             purpose.append(line)
-    return PlaybookStep(name, " ".join(purpose), **{field: tuple(texts) for field, texts in fields.items()})
+    lists = {field: tuple(" ".join(text) for text in texts) for field, texts in fields.items()}
+    return PlaybookStep(check_step_name(name), " ".join(purpose), **lists)
 
 
 def to_skill(playbook: Playbook) -> str:

@@ -52,11 +52,18 @@ def save(engine: Engine, playbook: Playbook) -> Protocol[Playbook]:
     if seen.there and {**seen.value, "version": body["version"]} == body:
         return _read(playbook.name, seen.value)
 
+    landed = yield from state.write_one(engine, ask_version(engine, playbook))
+    return _read(playbook.name, landed.value)
+
+
+def ask_version(engine: Engine, playbook: Playbook) -> SetKey:
+    """Return the write that makes this content the next version of its playbook."""
+    body = _content(playbook)
+
     def next_version(known: Any) -> Any:
         return {**body, "version": 1 if known is None else known["version"] + 1}
 
-    landed = yield from state.write_one(engine, state.ask_update(engine, place, next_version, None))
-    return _read(playbook.name, landed.value)
+    return state.ask_update(engine, _place(engine, SHELF, playbook.name), next_version, None)
 
 
 def _content(playbook: Playbook) -> dict[str, Any]:
@@ -91,7 +98,13 @@ def _place(engine: Engine, space: str, key: str) -> StateKey:
 
 def list_playbooks(engine: Engine) -> Protocol[list[Playbook]]:
     """Return all playbooks, sorted by name."""
-    return [_read(name, value) for name, value in sorted((yield from _values(engine, SHELF)).items())]
+    found: list[Playbook] = yield Read(read_playbooks, (engine,))
+    return found
+
+
+def read_playbooks(engine: Engine) -> list[Playbook]:
+    """Read all playbooks, sorted by name."""
+    return [_read(name, value) for name, value in sorted(_read_namespace(engine, SHELF).items())]
 
 
 def versions(engine: Engine, name: str) -> Protocol[list[Playbook]]:
