@@ -258,3 +258,31 @@ def test_wrong_arguments_are_named(store_url: str) -> None:
         list(play.steps())
     with pytest.raises(PlaybookNotFound, match="version 9"):
         agent.playbooks.get("analysis", 9)
+
+
+def test_a_program_that_makes_the_call_itself_asks_for_the_model_and_tells_the_outcome(store_url: str) -> None:
+    agent = agent_at(store_url)
+    agent.playbooks.learn("analysis", steps=["a"])
+    for _ in range(2):  # the second time, everything is replayed
+        with agent.playbooks.run("analysis", "one", tiers=TIERS, tier="cheap") as play:
+            assert play.choose_model("a") == "cheap"
+            play.record_attempt("a", "poor", accepted=False, cost_usd=0.001)
+            assert play.choose_model("a") == "strong"
+            assert play.record_attempt("a", "bad", accepted=False, cost_usd=0.06) == "bad"
+            with pytest.raises(PlaybookFailed, match="strong, which answered bad"):
+                play.choose_model("a")
+    report = agent.playbooks.report("analysis")
+    assert {tier: one.tries for tier, one in report.steps[0].tiers.items()} == {"cheap": 1, "strong": 1}
+    assert report.cost == pytest.approx(0.061) and report.steps[0].escalations == 1
+    assert [bar.tier for bar in report.chart.success] == TIERS
+    assert report.chart.cost_per_play["playbook"] == pytest.approx(0.061)
+
+
+def test_an_attempt_that_reports_no_usage_has_an_unknown_cost(store_url: str) -> None:
+    agent = agent_at(store_url)
+    agent.playbooks.learn("analysis", steps=["a"])
+    with agent.playbooks.run("analysis", "one", tiers=TIERS, tier="cheap") as play:
+        for step in play.steps():
+            step.attempt(lambda tier: tier)
+    tier = agent.playbooks.report("analysis").steps[0].tiers["cheap"]
+    assert (tier.unpriced, tier.cost_per_try) == (1, None)

@@ -104,3 +104,23 @@ def test_the_interval_narrows_with_tries_and_is_open_without() -> None:
     low, high = wilson_interval(8, 10)
     assert 0.4 < low < 0.8 < high < 1.0
     assert wilson_interval(800, 1000)[0] > low
+
+
+def test_falling_success_is_told_and_only_its_last_outcomes_count() -> None:
+    falling = TierStatistics()
+    for one in "1" * 300 + "0" * RECENT:
+        falling = add_attempt(falling, AttemptOutcome(one == "1", 1_000_000, True))
+    evidence = StepEvidence({"cheap": falling, "strong": TierStatistics(50, 50, 50 * 10_000_000, 0, "1" * 50)}, 350)
+    rules = ChoiceRules(("cheap", "strong"), explore=False)
+    made = choose("s", rules, evidence, lambda _: None, 1)
+    assert made.order == ("strong",) and made.falling == ("cheap",)
+    assert "success is falling: cheap" in made.reason
+    assert falling.current.cost_per_try == falling.cost_per_try
+
+
+def test_another_model_behind_a_tier_starts_its_statistics_anew_and_keeps_what_was_paid() -> None:
+    known = TierStatistics()
+    for model in ("m-1", "m-1", "", "m-2"):
+        known = add_attempt(known, AttemptOutcome(True, 1_000_000_000, True, model=model))
+    assert (known.model, known.tries, known.cost) == ("m-2", 1, 1.0)
+    assert (known.past_tries, known.spent) == (3, 4.0)

@@ -77,3 +77,20 @@ def test_lines_that_a_model_added_are_marked_once() -> None:
     marked = mark_added(before, after)
     assert marked.steps[0].pitfalls == ("old", f"new{DISTILLED}")
     assert mark_added(before, marked) == marked
+
+
+@given(st.integers(1, 200), st.lists(st.text("ab ", max_size=200), min_size=2, max_size=2))
+def test_a_prompt_that_was_cut_begins_like_the_longer_one(budget: int, values: list[str]) -> None:
+    lists = {field: [f"{field} {number} of several" for number in range(4)] for field in LISTS}
+    book = Playbook("book", 1, "Find out.", ("x",), read_steps([{"name": "search", **lists}]))
+    texts = [
+        render_step(book, book.steps[0], budget, {"x": value}).text.partition("\n**Given**")[0] for value in values
+    ]
+    shorter, longer = sorted(texts, key=len)
+    assert longer.startswith(shorter)
+
+
+def test_a_skill_has_a_name_and_a_description_that_coding_agents_accept() -> None:
+    lines = to_skill(Playbook("Market Analysis_2", 1, "x" * 2000, steps=read_steps(["a"]))).splitlines()
+    assert lines[1] == "name: market-analysis-2"
+    assert len(lines[2]) == len('description: ""') + 1024

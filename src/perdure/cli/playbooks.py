@@ -187,9 +187,11 @@ def report_json(owner: str, report: PlaybookReport) -> dict[str, Any]:
         "strongest": report.strongest,
         "saved_share": report.saved_share,
         "saved_per_1000": report.saved_per_1000,
+        "unaided_saved_per_1000": report.unaided_saved_per_1000,
         "cacheable": report.cacheable,
         "lessons": report.lessons,
         "steps": [_step_json(step) for step in report.steps],
+        "chart": msgspec.to_builtins(report.chart),
     }
 
 
@@ -203,6 +205,7 @@ def _step_json(step: StepReport) -> dict[str, Any]:
             "cost_per_success": one.cost_per_success,
             "interval": list(one.interval),
             "drifting": one.drifting,
+            "model": one.model,
         }
         for tier, one in step.tiers.items()
     ]

@@ -21,4 +21,12 @@ MUTANTS = (
         "perdure.work.playbooks.shelf:read_record",
         ("version == playbook.version and len(parts) == 2", "len(parts) == 2"),
     ),
+    mutant(
+        "models-share-statistics",
+        "a changed model keeps the statistics of the one before",
+        "unit/test_playbook_choice.py::"
+        "test_another_model_behind_a_tier_starts_its_statistics_anew_and_keeps_what_was_paid",
+        "perdure.work.playbooks.statistics:add_attempt",
+        ("attempt.model != known.model", "False"),
+    ),
 )

@@ -9,7 +9,7 @@ from typing import Any, overload
 
 from perdure.api.aio.base import AsyncFacade
 from perdure.api.aio.run import AsyncRun
-from perdure.errors import PlaybookFailed, WrongType, WrongValue
+from perdure.errors import WrongType, WrongValue
 from perdure.kernel.awaitables import is_awaitable, require_settled
 from perdure.kernel.engine import Engine
 from perdure.kernel.names import check_identifier
@@ -188,7 +188,7 @@ class AsyncPlaybooks(AsyncFacade):
 class AsyncPlay(AsyncRun):
     """A run that follows a playbook."""
 
-    __slots__ = ("_name", "_plan", "_rules", "inputs")
+    __slots__ = ("_name", "_plan", "_refused", "_rules", "inputs")
 
     def __init__(
         self,
@@ -205,6 +205,7 @@ class AsyncPlay(AsyncRun):
         self._name = name
         self._rules = rules
         self._plan: PlayPlan | None = None
+        self._refused: dict[str, tuple[RefusedAnswer, ...]] = {}
 
     async def plan(self) -> PlayPlan:
         """Return what the play has recorded first: the version that it follows, and the tiers of each step."""
@@ -216,6 +217,7 @@ class AsyncPlay(AsyncRun):
 
             recorded = await self.step(make, name=f"playbook {self._name}: plan", id="playbook-plan")
             self._plan = play.read_plan(recorded)
+            play.warn_of_drift(self._plan)
         return self._plan
 
     async def steps(self) -> AsyncIterator[AsyncPlayStep]:
@@ -225,9 +227,36 @@ class AsyncPlay(AsyncRun):
             yield AsyncPlayStep(self, plan, step)
 
     async def choose_model(self, step: str) -> str:
-        """Return the tier to use for a step, for programs that make the call elsewhere."""
+        """Return the tier to use for a step now, for programs and frameworks that make the call themselves.
+
+        Tell the outcome with `record_attempt`. After a refused answer this is the next tier. Raises `PlaybookFailed`
+        when the answer of the strongest tier was refused.
+
+        >>> reply = framework_agent.run(prompt, model=await play.choose_model("search"))
+        >>> await play.record_attempt("search", reply.text, accepted=good(reply), cost_usd=reply.cost)
+        """
         plan = await self.plan()
-        return plan.choices[plan.playbook.step(step).name].order[0]
+        order, refused = plan.choices[plan.playbook.step(step).name].order, self._refused.get(step, ())
+        if len(refused) == len(order):
+            raise play.explain_failure(plan.playbook, step, refused)
+        return order[len(refused)]
+
+    async def record_attempt(
+        self, step: str, answer: Any, *, accepted: bool = True, cost_usd: float | None = None
+    ) -> Any:
+        """Count an attempt whose call was made elsewhere, with the tier of `choose_model`; return its answer.
+
+        It is a step of the run: a resumed play returns the recorded answer and counts nothing again. The call itself
+        is not recorded here. `cost_usd` is counted in the report and not in the run's usage.
+        """
+        tier, plan = await self.choose_model(step), await self.plan()
+        refused = self._refused.get(step, ())
+        following = AsyncPlayStep(self, plan, plan.playbook.step(step))
+        told = FinishedAttempt(step, tier, PlayAttempt(answer, bool(accepted)), refused, None, True, cost_usd)
+        made = await following._record(told)
+        if not made.accepted:
+            self._refused[step] = (*refused, RefusedAnswer(tier, play.show_answer(made.answer)))
+        return made.answer
 
 
 class AsyncPlayStep(KnownAttributes):
@@ -278,10 +307,7 @@ class AsyncPlayStep(KnownAttributes):
             if made.accepted:
                 return made.answer
             refused = (*refused, RefusedAnswer(tier, play.show_answer(made.answer)))
-        raise PlaybookFailed(
-            f"step {self.name!r} of playbook {self._plan.playbook.name!r}: every tier was refused, "
-            f"last {refused[-1].tier}, which answered {refused[-1].shown}"
-        )
+        raise play.explain_failure(self._plan.playbook, self.name, refused)
 
     async def _try(
         self,
@@ -295,11 +321,22 @@ class AsyncPlayStep(KnownAttributes):
             accepted = verify is None or bool(await _settle(verify(answer), verify))
             result = PlayAttempt(answer, accepted)
             done = FinishedAttempt(self.name, tier, result, refused, self._rendered)
-            kept: dict[str, Any] = await self._play._do(play.record_attempt(self._play._core, self._plan, done))
-            return kept
+            return await self._count(done)
 
-        name = f"{self._plan.playbook.name}: {self.name}"
-        recorded = await self._play.step(body, tier, name=name)
+        return await self._run_step(body, tier)
+
+    async def _record(self, told: FinishedAttempt) -> PlayAttempt:
+        async def body(tier: str) -> dict[str, Any]:
+            return await self._count(told)
+
+        return await self._run_step(body, told.tier)
+
+    async def _count(self, attempt: FinishedAttempt) -> dict[str, Any]:
+        kept: dict[str, Any] = await self._play._do(play.record_attempt(self._play._core, self._plan, attempt))
+        return kept
+
+    async def _run_step(self, body: Callable[[str], Any], tier: str) -> PlayAttempt:
+        recorded = await self._play.step(body, tier, name=f"{self._plan.playbook.name}: {self.name}")
         return PlayAttempt(recorded["answer"], recorded["accepted"])
 
 

@@ -10,7 +10,7 @@ from typing import Any, overload
 
 from perdure.api.sync.base import Facade
 from perdure.api.sync.run import Run
-from perdure.errors import PlaybookFailed, WrongType, WrongValue
+from perdure.errors import WrongType, WrongValue
 from perdure.kernel.awaitables import require_settled
 from perdure.kernel.engine import Engine
 from perdure.kernel.names import check_identifier
@@ -183,7 +183,7 @@ class Playbooks(Facade):
 class Play(Run):
     """A run that follows a playbook."""
 
-    __slots__ = ("_name", "_plan", "_rules", "inputs")
+    __slots__ = ("_name", "_plan", "_refused", "_rules", "inputs")
 
     def __init__(
         self,
@@ -200,6 +200,7 @@ class Play(Run):
         self._name = name
         self._rules = rules
         self._plan: PlayPlan | None = None
+        self._refused: dict[str, tuple[RefusedAnswer, ...]] = {}
 
     def plan(self) -> PlayPlan:
         """Return what the play has recorded first: the version that it follows, and the tiers of each step."""
@@ -211,6 +212,7 @@ class Play(Run):
 
             recorded = self.step(make, name=f"playbook {self._name}: plan", id="playbook-plan")
             self._plan = play.read_plan(recorded)
+            play.warn_of_drift(self._plan)
         return self._plan
 
     def steps(self) -> Iterator[PlayStep]:
@@ -220,9 +222,34 @@ class Play(Run):
             yield PlayStep(self, plan, step)
 
     def choose_model(self, step: str) -> str:
-        """Return the tier to use for a step, for programs that make the call elsewhere."""
+        """Return the tier to use for a step now, for programs and frameworks that make the call themselves.
+
+        Tell the outcome with `record_attempt`. After a refused answer this is the next tier. Raises `PlaybookFailed`
+        when the answer of the strongest tier was refused.
+
+        >>> reply = framework_agent.run(prompt, model=play.choose_model("search"))
+        >>> play.record_attempt("search", reply.text, accepted=good(reply), cost_usd=reply.cost)
+        """
         plan = self.plan()
-        return plan.choices[plan.playbook.step(step).name].order[0]
+        order, refused = plan.choices[plan.playbook.step(step).name].order, self._refused.get(step, ())
+        if len(refused) == len(order):
+            raise play.explain_failure(plan.playbook, step, refused)
+        return order[len(refused)]
+
+    def record_attempt(self, step: str, answer: Any, *, accepted: bool = True, cost_usd: float | None = None) -> Any:
+        """Count an attempt whose call was made elsewhere, with the tier of `choose_model`; return its answer.
+
+        It is a step of the run: a resumed play returns the recorded answer and counts nothing again. The call itself
+        is not recorded here. `cost_usd` is counted in the report and not in the run's usage.
+        """
+        tier, plan = self.choose_model(step), self.plan()
+        refused = self._refused.get(step, ())
+        following = PlayStep(self, plan, plan.playbook.step(step))
+        told = FinishedAttempt(step, tier, PlayAttempt(answer, bool(accepted)), refused, None, True, cost_usd)
+        made = following._record(told)
+        if not made.accepted:
+            self._refused[step] = (*refused, RefusedAnswer(tier, play.show_answer(made.answer)))
+        return made.answer
 
 
 class PlayStep(KnownAttributes):
@@ -273,10 +300,7 @@ class PlayStep(KnownAttributes):
             if made.accepted:
                 return made.answer
             refused = (*refused, RefusedAnswer(tier, play.show_answer(made.answer)))
-        raise PlaybookFailed(
-            f"step {self.name!r} of playbook {self._plan.playbook.name!r}: every tier was refused, "
-            f"last {refused[-1].tier}, which answered {refused[-1].shown}"
-        )
+        raise play.explain_failure(self._plan.playbook, self.name, refused)
 
     def _try(
         self,
@@ -290,11 +314,22 @@ class PlayStep(KnownAttributes):
             accepted = verify is None or bool(_settle(verify(answer), verify))
             result = PlayAttempt(answer, accepted)
             done = FinishedAttempt(self.name, tier, result, refused, self._rendered)
-            kept: dict[str, Any] = self._play._do(play.record_attempt(self._play._core, self._plan, done))
-            return kept
+            return self._count(done)
 
-        name = f"{self._plan.playbook.name}: {self.name}"
-        recorded = self._play.step(body, tier, name=name)
+        return self._run_step(body, tier)
+
+    def _record(self, told: FinishedAttempt) -> PlayAttempt:
+        def body(tier: str) -> dict[str, Any]:
+            return self._count(told)
+
+        return self._run_step(body, told.tier)
+
+    def _count(self, attempt: FinishedAttempt) -> dict[str, Any]:
+        kept: dict[str, Any] = self._play._do(play.record_attempt(self._play._core, self._plan, attempt))
+        return kept
+
+    def _run_step(self, body: Callable[[str], Any], tier: str) -> PlayAttempt:
+        recorded = self._play.step(body, tier, name=f"{self._plan.playbook.name}: {self.name}")
         return PlayAttempt(recorded["answer"], recorded["accepted"])
 
 

@@ -35,6 +35,8 @@ class TierChoice(msgspec.Struct, frozen=True):
     """The success rates that were drawn."""
     explores: bool = False
     """Whether another tier is the cheapest by what is known so far."""
+    falling: tuple[str, ...] = ()
+    """The tiers whose success is falling. For these, only the last outcomes count."""
 
 
 class StepEvidence(msgspec.Struct, frozen=True):
@@ -56,18 +58,29 @@ class ChoiceRules(msgspec.Struct, frozen=True):
 
 def choose(step: str, rules: ChoiceRules, evidence: StepEvidence, price_of: PriceOf, seed: int) -> TierChoice:
     """Choose where a step starts. The same arguments give the same choice."""
+    known = {tier: evidence.tiers.get(tier, TierStatistics()) for tier in rules.tiers}
+    falling = tuple(tier for tier, one in known.items() if one.drifting)
+    now = msgspec.structs.replace(evidence, tiers={tier: one.current for tier, one in known.items()})
+    made = _choose_now(step, rules, now, price_of, seed)
+    if not falling:
+        return made
+    reason = f"{made.reason}; success is falling: {', '.join(falling)}"
+    return msgspec.structs.replace(made, reason=reason, falling=falling)
+
+
+def _choose_now(step: str, rules: ChoiceRules, evidence: StepEvidence, price_of: PriceOf, seed: int) -> TierChoice:
     tiers = rules.tiers
     if rules.pinned:
         start = tiers.index(rules.pinned)
         return TierChoice(step, tiers[start:], f"{rules.pinned} is fixed by the caller")
     costs = estimate_costs(tiers, evidence.tiers, price_of)
-    means = [_mean(evidence.tiers.get(tier, TierStatistics())) for tier in tiers]
+    means = [_mean(evidence.tiers[tier]) for tier in tiers]
     best = cheapest_start(means, costs, rules.target)
     allowed = evidence.explored < FREE_TRIALS + EXPLORE_SHARE * evidence.plays
     if not rules.explore or not allowed:
         return TierChoice(step, tiers[best:], _explain(tiers[best], means[best], evidence))
     generator = random.Random(f"{seed}/{step}")
-    draws = [_draw(generator, evidence.tiers.get(tier, TierStatistics())) for tier in tiers]
+    draws = [_draw(generator, evidence.tiers[tier]) for tier in tiers]
     start = cheapest_start(draws, costs, rules.target)
     explores = start != best
     reason = f"explores {tiers[start]}" if explores else _explain(tiers[start], means[start], evidence)
@@ -85,7 +98,7 @@ def _draw(generator: random.Random, known: TierStatistics) -> float:
 
 
 def _explain(tier: str, mean: float, evidence: StepEvidence) -> str:
-    known = evidence.tiers.get(tier, TierStatistics())
+    known = evidence.tiers[tier]
     if not known.tries:
         return f"{tier} was never tried here"
     return f"{tier} has the lowest expected cost: {known.successes} of {known.tries} tries succeeded ({mean:.0%})"

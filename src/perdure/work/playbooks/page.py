@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,6 +17,10 @@ _TITLE = "# Playbook: "
 _STEP = re.compile(r"##\s+\d+\.\s+(.+)")
 _FIELD = re.compile(r"\*\*([A-Z][a-z]+)\*\*")
 _INPUTS = "Inputs: "
+_PROMPT = ("inputs", "tools", "checks", "pitfalls", "decisions", "examples")
+"""The order of the lists in a prompt. Lines are left out from its end, so shorter prompts begin like longer ones."""
+_SKILL_NAME, _SKILL_DESCRIPTION = 64, 1024
+"""How many characters the name and the description of a skill may have."""
 _VALUE_CHARACTERS = 4000
 """Longer inputs are shown to a model by their beginning."""
 
@@ -33,10 +37,10 @@ def to_markdown(playbook: Playbook) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _step_lines(step: PlaybookStep) -> Iterator[str]:
+def _step_lines(step: PlaybookStep, fields: Sequence[str] = LISTS) -> Iterator[str]:
     if step.purpose:
         yield from (step.purpose, "")
-    for field in LISTS:
+    for field in fields:
         if texts := getattr(step, field):
             yield from (f"**{field.capitalize()}**", "", *(f"- {text}" for text in texts), "")
 
@@ -89,7 +93,9 @@ def _read_step(name: str, lines: list[str]) -> PlaybookStep:
 def to_skill(playbook: Playbook) -> str:
     """Write a playbook as a SKILL.md, which coding agents load by its description."""
     about = playbook.purpose or f"How to do {playbook.name}, in {len(playbook.steps)} steps."
-    front = f"---\nname: {playbook.name}\ndescription: {json.dumps(about, ensure_ascii=False)}\n---\n\n"
+    name = re.sub(r"[^a-z0-9]+", "-", playbook.name.lower()).strip("-")[:_SKILL_NAME].rstrip("-") or "playbook"
+    short = about if len(about) <= _SKILL_DESCRIPTION else about[: _SKILL_DESCRIPTION - 1] + "…"
+    front = f"---\nname: {name}\ndescription: {json.dumps(short, ensure_ascii=False)}\n---\n\n"
     return front + to_markdown(playbook)
 
 
@@ -114,8 +120,8 @@ def render_step(playbook: Playbook, step: PlaybookStep, budget: int, inputs: Map
 
 
 def _leave_out(step: PlaybookStep) -> PlaybookStep | None:
-    """Drop the last line of the least important list that has one."""
-    for field in ("examples", "decisions", "pitfalls", "checks"):
+    """Drop the last line of the last list of the prompt that may go."""
+    for field in reversed(_PROMPT[2:]):
         if lines := getattr(step, field):
             return msgspec.structs.replace(step, **{field: lines[:-1]})
     return None
@@ -126,7 +132,7 @@ def _stable_part(playbook: Playbook, step: PlaybookStep) -> str:
     position = names.index(step.name) + 1
     lines = [f"You follow a playbook: {playbook.name}.", *([playbook.purpose] if playbook.purpose else [])]
     lines += ["Steps: " + ", ".join(names) + ".", "", f"Now do step {position} of {len(names)}: {step.name}.", ""]
-    return "\n".join([*lines, *_step_lines(step)]).rstrip() + "\n"
+    return "\n".join([*lines, *_step_lines(step, _PROMPT)]).rstrip() + "\n"
 
 
 def _inputs_part(inputs: Mapping[str, Any]) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from perdure.errors import WrongType, WrongValue
+from perdure.errors import PlaybookFailed, WrongType, WrongValue
 from perdure.kernel.protocol import Protocol, Read
 from perdure.kernel.scope import frame_of
 from perdure.records import ModelUsage
@@ -74,7 +75,7 @@ def make_plan(engine: Engine, name: str, rules: ChoiceRules) -> Protocol[dict[st
     seed = int.from_bytes(engine.clock.salt()[:8], "big")
     listed: dict[str, float | None] = yield Read(_list_prices, (rules.tiers, engine.clock))
     choices = [choose(step.name, rules, record.evidence(step.name), listed.get, seed) for step in book.steps]
-    yield from shelf.count_play(engine, book, choices)
+    yield from shelf.count_play(engine, book, rules.tiers, choices)
     plan = PlayPlan(book, {choice.step: choice for choice in choices}, seed)
     made: dict[str, Any] = msgspec.to_builtins(plan)
     return made
@@ -99,18 +100,32 @@ class FinishedAttempt(msgspec.Struct, frozen=True):
     result: PlayAttempt
     refused: tuple[RefusedAnswer, ...] = ()
     rendered: RenderedStep | None = None
+    made_elsewhere: bool = False
+    """Whether the program made the call before this step. The run's usage then has its cost already."""
+    cost_usd: float | None = None
+    """What a call that was made elsewhere has cost; None if that is unknown."""
 
 
 def record_attempt(run: RunCore, plan: PlayPlan, attempt: FinishedAttempt) -> Protocol[dict[str, Any]]:
     """Count an attempt inside its step, so that it is counted once; return what the step records."""
-    spent = yield from _spent(run, attempt.result.answer)
-    priced = all(not one.unpriced for one in spent)
-    nanos, rendered = sum(one.cost for one in spent), attempt.rendered or RenderedStep("", 0, 0)
-    outcome = AttemptOutcome(attempt.result.accepted, nanos, priced, rendered.tokens, rendered.stable_tokens)
+    outcome = yield from _outcome_of(run, attempt)
     yield from shelf.count_attempt(run.engine, plan.playbook, attempt.step, attempt.tier, outcome)
     if attempt.result.accepted and attempt.refused:
         yield from shelf.offer(run.engine, plan.playbook, _lesson(run, attempt))
     return {"answer": attempt.result.answer, "accepted": attempt.result.accepted}
+
+
+def _outcome_of(run: RunCore, attempt: FinishedAttempt) -> Protocol[AttemptOutcome]:
+    rendered, accepted = attempt.rendered or RenderedStep("", 0, 0), attempt.result.accepted
+    tokens = rendered.tokens, rendered.stable_tokens
+    if attempt.made_elsewhere:
+        cost = attempt.cost_usd
+        return AttemptOutcome(accepted, prices.nanos_of(cost or 0.0), cost is not None, *tokens)
+    spent = yield from _spent(run, attempt.result.answer)
+    priced = bool(spent) and all(not one.unpriced for one in spent)
+    main = max(spent, key=lambda one: (one.cost, one.input_tokens + one.output_tokens), default=None)
+    nanos = sum(one.cost for one in spent)
+    return AttemptOutcome(accepted, nanos, priced, *tokens, main.model if main is not None else "")
 
 
 def _spent(run: RunCore, answer: Any) -> Protocol[tuple[ModelUsage, ...]]:
@@ -122,6 +137,24 @@ def _spent(run: RunCore, answer: Any) -> Protocol[tuple[ModelUsage, ...]]:
         if carried is not None:
             yield from usage.record(run, carried, None)
     return buffer.usage
+
+
+def explain_failure(playbook: Playbook, step: str, refused: Sequence[RefusedAnswer]) -> PlaybookFailed:
+    """Return the error for a step whose every tier was refused."""
+    last = refused[-1]
+    return PlaybookFailed(
+        f"step {step!r} of playbook {playbook.name!r}: every tier was refused, "
+        f"last {last.tier}, which answered {last.shown}"
+    )
+
+
+def warn_of_drift(plan: PlayPlan) -> None:
+    """Warn about tiers whose success is falling, once for each place in a program."""
+    for choice in plan.choices.values():
+        if choice.falling:
+            text = f"playbook {plan.playbook.name!r}, step {choice.step!r}: success is falling: "
+            hint = f"see `perdure playbooks report {plan.playbook.name}`"
+            warnings.warn(f"{text}{', '.join(choice.falling)}; {hint}", UserWarning, stacklevel=4)
 
 
 def _lesson(run: RunCore, attempt: FinishedAttempt) -> Lesson:

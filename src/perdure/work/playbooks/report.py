@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -26,16 +26,18 @@ class StepReport(msgspec.Struct, frozen=True):
     step: str
     tiers: dict[str, TierStatistics]
     explored: int = 0
+    top: str = ""
+    """The strongest tier of the last play. Nothing is left to escalate to when it is refused."""
 
     @property
     def escalations(self) -> int:
-        """How often a tier was refused."""
-        return sum(one.tries - one.successes for one in self.tiers.values())
+        """How often a tier was refused and a stronger one asked."""
+        return sum(one.tries - one.successes for tier, one in self.tiers.items() if tier != self.top)
 
     @property
     def cost(self) -> float:
-        """What all attempts have cost, in dollars."""
-        return sum(one.cost for one in self.tiers.values())
+        """What all attempts have cost, in dollars, with models that a tier no longer has."""
+        return sum(one.spent for one in self.tiers.values())
 
     @property
     def successes(self) -> int:
@@ -46,6 +48,26 @@ class StepReport(msgspec.Struct, frozen=True):
     def drifting(self) -> tuple[str, ...]:
         """The tiers whose success is falling."""
         return tuple(tier for tier, one in self.tiers.items() if one.drifting)
+
+
+class ChartBar(msgspec.Struct, frozen=True):
+    """One bar of a chart: a tier at a step, its share of successes, and how sure that is."""
+
+    step: str
+    tier: str
+    rate: float
+    low: float
+    high: float
+    tries: int
+    cost: float
+
+
+class PlaybookChart(msgspec.Struct, frozen=True):
+    """What a page draws: success by step and tier, and the cost of a play beside its alternatives."""
+
+    success: tuple[ChartBar, ...]
+    cost_per_play: dict[str, float]
+    """Dollars by `playbook`, `strongest` (that tier alone) and `unaided` (no playbook), as far as they are known."""
 
 
 class PlaybookReport(msgspec.Struct, frozen=True):
@@ -93,6 +115,24 @@ class PlaybookReport(msgspec.Struct, frozen=True):
         strongest, own = self.strongest_cost, self.cost_per_play
         return None if strongest is None or own is None else 1000 * (strongest - own)
 
+    @property
+    def unaided_saved_per_1000(self) -> float | None:
+        """What 1,000 plays save against runs without the playbook, in dollars."""
+        own = self.cost_per_play
+        return None if self.learned_cost is None or own is None else 1000 * (self.learned_cost - own)
+
+    @property
+    def chart(self) -> PlaybookChart:
+        """The numbers of the report, as a page draws them."""
+        bars = (
+            ChartBar(step.step, tier, one.successes / one.tries, *one.interval, one.tries, one.spent)
+            for step in self.steps
+            for tier, one in step.tiers.items()
+            if one.tries
+        )
+        costs = {"playbook": self.cost_per_play, "strongest": self.strongest_cost, "unaided": self.learned_cost}
+        return PlaybookChart(tuple(bars), {what: cost for what, cost in costs.items() if cost is not None})
+
     def __str__(self) -> str:
         return "\n".join(_lines(self))
 
@@ -113,6 +153,7 @@ def _make_report(engine: Engine, book: Playbook, record: VersionRecord, lessons:
             step.name,
             {tier: record.tiers.get(step.name, {})[tier] for tier in order if tier in record.tiers.get(step.name, {})},
             record.explored.get(step.name, 0),
+            record.order[-1] if record.order else "",
         )
         for step in book.steps
     )
@@ -129,12 +170,13 @@ def _make_report(engine: Engine, book: Playbook, record: VersionRecord, lessons:
 
 
 def order_tiers(record: VersionRecord) -> list[str]:
-    """Return the tiers that were tried, from cheap to dear by what a try costs."""
+    """Return the tiers that were tried, from cheap to strong: as the last play named them, others before by cost."""
     sums: dict[str, list[float]] = {}
     for tiers in record.tiers.values():
         for tier, known in tiers.items():
             sums.setdefault(tier, []).append(known.cost_per_try or 0.0)
-    return sorted(sums, key=lambda tier: (sum(sums[tier]) / len(sums[tier]), tier))
+    others = sorted(sums.keys() - set(record.order), key=lambda tier: (sum(sums[tier]) / len(sums[tier]), tier))
+    return [*others, *(tier for tier in record.order if tier in sums)]
 
 
 def _cacheable(steps: Sequence[StepReport], at: int) -> float | None:
@@ -162,9 +204,18 @@ def _lines(report: PlaybookReport) -> list[str]:
             lines.append(
                 f"  {step.step}, {tier}: {one.successes:,} of {one.tries:,} ({low:.0%} to {high:.0%}), {price}{drift}"
             )
+        if step.escalations:
+            lines.append(f"  {step.step}: {step.escalations:,} escalations")
+    return [*lines, *_saving_lines(report)]
+
+
+def _saving_lines(report: PlaybookReport) -> Iterator[str]:
     if report.saved_share is not None and report.saved_per_1000 is not None:
         against = f"against {report.strongest} alone"
-        lines.append(
-            f"  saved {report.saved_share:.0%} {against}, {format_dollars(report.saved_per_1000)} per 1,000 plays"
-        )
-    return lines
+        yield f"  saved {report.saved_share:.0%} {against}, {format_dollars(report.saved_per_1000)} per 1,000 plays"
+    if report.unaided_saved_per_1000 is not None:
+        yield f"  saved {format_dollars(report.unaided_saved_per_1000)} per 1,000 plays against no playbook"
+    if report.cacheable:
+        yield f"  prompt caches would save {format_dollars(report.cacheable)} more"
+    if report.lessons:
+        yield f"  {report.lessons:,} corrections wait: `perdure playbooks lessons {report.playbook}`"

@@ -153,6 +153,8 @@ class VersionRecord(msgspec.Struct, frozen=True):
     """How often each step was tried with another tier than the best known one."""
     tiers: dict[str, dict[str, TierStatistics]] = {}
     """The statistics by step and tier."""
+    order: tuple[str, ...] = ()
+    """The tiers of the last play, from cheap to strong."""
 
     def evidence(self, step: str) -> StepEvidence:
         """Return what is known about a step."""
@@ -168,17 +170,17 @@ def read_record(engine: Engine, playbook: Playbook) -> Protocol[VersionRecord]:
         if version == playbook.version and len(parts) == 2:
             tiers.setdefault(parts[0], {})[parts[1]] = read_statistics(value)
     whole = found.get(_key(playbook.version), {})
-    return VersionRecord(whole.get("plays", 0), whole.get("explored", {}), tiers)
+    return VersionRecord(whole.get("plays", 0), whole.get("explored", {}), tiers, tuple(whole.get("order", ())))
 
 
-def count_play(engine: Engine, playbook: Playbook, choices: list[TierChoice]) -> Protocol[None]:
+def count_play(engine: Engine, playbook: Playbook, tiers: tuple[str, ...], choices: list[TierChoice]) -> Protocol[None]:
     """Count a play and its explorations, with the step that plans it."""
     explored = [choice.step for choice in choices if choice.explores]
 
     def count(value: Any) -> Any:
         known = value or {"plays": 0, "explored": {}}
         more = {step: known["explored"].get(step, 0) + 1 for step in explored}
-        return {"plays": known["plays"] + 1, "explored": {**known["explored"], **more}}
+        return {"plays": known["plays"] + 1, "explored": {**known["explored"], **more}, "order": list(tiers)}
 
     yield from _update(engine, playbook, _key(playbook.version), count)
 
