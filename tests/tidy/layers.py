@@ -42,8 +42,9 @@ MAY_IMPORT = {
     "mcp": "__init__",
     "hooks": "mcp",
     "server": "mcp",
+    "importers": "__init__",
     "connect": "platform",
-    "cli": "connect demo hooks http_capture server testing",
+    "cli": "connect demo hooks http_capture importers server testing",
 }
 
 SURFACE = frozenset({"adapters", "cli", "demo", "testing"})

@@ -87,7 +87,7 @@ COMMANDS = {
     "archive": ("archive", "Show or verify the archives that `gc` has written."),
     "backup": ("store_admin", "Copy a store while it is in use, and verify the copy."),
     "export": ("transfer", "Export an agent to one file, to copy it or to move it to another store."),
-    "import": ("transfer", "Import the agent of an export file into a store."),
+    "import": ("transfer", "Import the agent of an export file, or the data of another tool."),
     "adopt": ("store_admin", "Continue with a store that was moved, copied or restored from a backup."),
     "demo": ("demo", "Watch an agent survive kill -9."),
     "completion": ("completion", "Print the shell script that completes commands, options, runs and agents."),
@@ -111,7 +111,14 @@ NOUN_VERB: dict[tuple[str, str], tuple[str, ...]] = {
     ("artifacts", "delete"): ("artifacts", "rm"),
 }
 """The long form of commands, a noun and a verb, and the short form that it stands for."""
-LONG_ONLY = {"state set": ("state", "set_state")}
+LONG_ONLY = {
+    "state set": ("state", "set_state"),
+    "import claude-code": ("import_source", "import_claude_code"),
+    "import chatgpt": ("import_source", "import_chatgpt"),
+    "import mem0": ("import_source", "import_mem0"),
+    "import letta": ("import_source", "import_letta"),
+    "import markdown": ("import_source", "import_markdown"),
+}
 """The module and the function of commands that exist in the long form only."""
 
 SECTIONS = {

@@ -140,7 +140,10 @@ def import_(
     url: str | None,
     as_json: bool,
 ) -> int:
-    """Import the agent of an export file into a store.
+    """Import the agent of an export file, or the data of another tool.
+
+    `perdure import claude-code|chatgpt|mem0|letta|markdown PATH` imports from another tool; each has its own --help.
+    A file with such a name: ./chatgpt.
 
     The whole file is verified first: every chain, signature and large value. Then the agent becomes visible in one
     commit, and is read back and compared. An interrupted import leaves nothing behind: run it again. The store is

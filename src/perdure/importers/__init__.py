@@ -1,0 +1,1 @@
+"""Imports of what other tools have stored: conversations become threads, notes become memories."""
