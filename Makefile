@@ -15,7 +15,7 @@ MYPY_PATHS := src/perdure tools $(wildcard bench)
 # Where it is set, every process that the tests start compiles all of Perdure anew, which takes most of its time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check format bench soak clean
+.PHONY: help demo test check format docs bench soak clean
 .NOTPARALLEL:
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo "make test    the whole test suite"
 	@echo "make check   style, formatting, types, generated code"
 	@echo "make format  format the code, and repair what ruff can repair"
+	@echo "make docs    docs/llms.txt and build/llms-full.txt: the documentation for models"
 	@echo "make bench   speed and size beside a bare commit"
 	@echo "make soak    the long crash tests, for as long as they take"
 	@echo "make clean   remove .venv and everything else that make made"
@@ -50,6 +51,9 @@ endif
 format: .venv/.test
 	@.venv/bin/ruff check --quiet --fix .
 	@.venv/bin/ruff format --quiet .
+
+docs: | .venv/bin/python
+	@.venv/bin/python tools/llms_txt.py
 
 bench: .venv/.test
 	@.venv/bin/python -m bench $(ARGS)
