@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import signal
 import sqlite3
 import zipfile
+from collections.abc import Iterator
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,8 @@ import pytest
 
 from perdure import Agent
 from perdure.adapters.conversations import read_conversation
+from perdure.importers.reader import ImportReader
+from perdure.importers.sources import SOURCES
 from tests.server.harness import run_cli
 
 
@@ -150,6 +156,62 @@ def test_agents_of_letta_bring_blocks_and_messages(tmp_path: Path, new: bool) ->
         assert [memory.text for memory in agent.memory.list()] == ["Name: Eva"]
         said = [message["content"] for message in agent.threads.state("letta/sam")["messages"]]
         assert said == ["Hello", "Hello Eva"]
+
+
+def every_place(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of every value in a JSON value."""
+    if path:
+        yield path
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, found in inner:
+        yield from every_place(found, (*path, name))
+
+
+def letta_data() -> dict[str, Any]:
+    call = {"id": "c", "function": {"name": "send_message", "arguments": '{"message": "Hello"}'}}
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": '{"type": "user_message", "message": "Hi"}'}]},
+        {"role": "assistant", "content": "x", "tool_calls": [call], "created_at": "2026-01-02"},
+    ]
+    return {"agents": [{"name": "sam", "messages": messages}], "blocks": [{"label": "human", "value": "Eva"}]}
+
+
+MEM0 = {"results": [{"id": "m1", "memory": "Tea", "user_id": "eva", "categories": ["a"], "metadata": {"a": [1]}}]}
+
+
+@pytest.mark.parametrize("source", ["claude-code", "chatgpt", "mem0", "letta"])
+def test_no_value_of_a_wrong_type_stops_a_reader(source: str, tmp_path: Path) -> None:
+    path = tmp_path / f"conversations{ {'claude-code': '.jsonl', 'letta': '.af'}.get(source, '.json') }"
+    lines = [json.loads(line) for line in write_session(tmp_path / "p").read_text().splitlines()]
+    good = {"claude-code": lines, "chatgpt": [conversation(1)], "mem0": MEM0, "letta": letta_data()}[source]
+    read = 0
+    for place in every_place(good):
+        for wrong in (None, True, 7, 1e400, -1e300, "x", [], [[1]], {}, {"a": {}}):
+            data = copy.deepcopy(good)
+            reduce(getitem, place[:-1], data)[place[-1]] = wrong
+            rows = data if source == "claude-code" else [data]
+            path.write_text("\n".join(map(json.dumps, rows)))
+            read += len(list(SOURCES[source].read(ImportReader(path))))
+    assert read > 50
+
+
+def test_what_no_store_can_hold_is_listed_and_the_rest_imported(tmp_path: Path) -> None:
+    path, store = tmp_path / "all.json", tmp_path / "a.db"
+    bad = [
+        {"memory": "long name", "user_id": "u" * 1000},
+        {"memory": "long tag", "categories": ["t" * 1000]},
+        {"memory": "x" * 1_100_000},
+    ]
+    entries = [*bad, {"memory": "Likes tea", "metadata": {"big": 10**400}}]
+    path.write_text(json.dumps([{"id": str(number), **entry} for number, entry in enumerate(entries)]))
+    report = do_import("mem0", path, store)
+    assert report["memories"]["new"] == 1 and len(report["unread"]) == 3, report
+    agents = [{"name": name, "messages": [{"role": "user", "content": name}]} for name in ("n" * 1000, "sam", "sam")]
+    blocks = [{"label": "human", "value": value} for value in ("Eva", "Bob")]
+    (tmp_path / "team.af").write_text(json.dumps({"agents": agents, "blocks": blocks}))
+    for expected in ("new", "unchanged"):
+        report = do_import("letta", tmp_path / "team.af", store)
+        assert report["memories"][expected] == report["threads"][expected] == 2 and report["unread_count"] == 1
 
 
 def write_vault(folder: Path) -> None:

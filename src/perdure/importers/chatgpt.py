@@ -10,8 +10,8 @@ from typing import Any
 from perdure.importers.items import ImportedConversation, ImportedItem, clean_text, title_of
 from perdure.importers.reader import ImportReader, parse_moment
 
-_SAID = frozenset({"user", "assistant"})
-_SPOKEN = frozenset({"text", "multimodal_text", "code"})
+_SAID = ("user", "assistant")
+_SPOKEN = ("text", "multimodal_text", "code")
 """Content types of what was said. Others are thoughts, browser state and hidden instructions."""
 
 
@@ -63,7 +63,7 @@ def _read_conversation(reader: ImportReader, where: str, conversation: Any) -> I
 
 def _walk_branch(mapping: dict[str, Any], current: Any) -> list[dict[str, Any]]:
     """Return the messages that the user saw last: from the root to the current node. Edited branches are left out."""
-    if current not in mapping:
+    if not isinstance(current, str) or current not in mapping:
         leaves = [key for key, node in mapping.items() if isinstance(node, dict) and not node.get("children")]
         current = leaves[-1] if leaves else None
     found, seen = list[dict[str, Any]](), set[str]()

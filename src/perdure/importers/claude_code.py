@@ -11,7 +11,7 @@ from perdure.importers.items import ImportedConversation, ImportedItem, clean_te
 from perdure.importers.reader import ImportReader, parse_moment
 
 MESSAGES_MAX = 200_000
-_SAID = frozenset({"user", "assistant"})
+_SAID = ("user", "assistant")
 
 
 def find_default() -> Path:

@@ -18,11 +18,13 @@ from perdure.journal.agent_writes import SetKey
 from perdure.journal.retention_rules import OURS
 from perdure.kernel.agent_write import land
 from perdure.kernel.engine import Engine
+from perdure.kernel.names import check_storable_name
 from perdure.kernel.protocol import Protocol, Read, drive_sync
-from perdure.memory.arguments import MemoryRequest
+from perdure.memory.arguments import MemoryRequest, check_tags, check_text
 from perdure.memory.read import find_by_id
 from perdure.memory.remember import make_writes
 from perdure.platform.failpoints import Site
+from perdure.values import codec
 from perdure.work.threads import read, write
 
 SPACE = f"{OURS}imports"
@@ -87,6 +89,11 @@ class ImportWriter:
                 self._add_note(note)
 
     def _add_note(self, note: ImportedNote) -> None:
+        # Refused here, alone: in the commit it would take the notes beside it along.
+        check_text(note.text)
+        check_tags(note.tags)
+        check_storable_name(note.user, "the user")
+        codec.encode(note.meta, "meta")
         # A key twice in one commit would be one entry of the ledger for two memories.
         if len(self._waiting) >= BATCH or any(note.key == other.key for other in self._waiting):
             self.flush()
@@ -172,13 +179,11 @@ class ImportWriter:
         if deleted or (newest is not None and newest.put.id.endswith(digest)):
             self.threads.unchanged += 1
         else:
-            self.threads.new, self.threads.updated = (
-                self.threads.new + (newest is None),
-                self.threads.updated + (newest is not None),
-            )
             if not self._policy.dry_run:
                 before = "" if newest is None else newest.put.id
                 yield from write.put_checkpoint(self._engine, self._to_checkpoint(found, thread, before, digest))
+            self.threads.new += newest is None
+            self.threads.updated += newest is not None
         if not self._policy.dry_run and (entry is None or entry.digest != digest):
             mark = self._mark(key, digest, thread, known)
             yield from land(self._engine, Site.STATE, [mark])

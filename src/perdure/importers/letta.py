@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from perdure.importers.items import ImportedConversation, ImportedItem, ImportedNote, clean_text, text_of, title_of
 from perdure.importers.reader import JSON_ERRORS, ImportReader, parse_moment
@@ -20,12 +23,22 @@ def read_letta(reader: ImportReader) -> Iterator[ImportedItem]:
             if data is not None:
                 reader.note(path, "not an agent file: no JSON object")
             continue
-        agents = [agent for agent in data.get("agents") or [data] if isinstance(agent, dict)]
+        agents = _dicts(data["agents"]) if "agents" in data else [data]
         found = [item for agent in agents for item in _read_agent(path, agent)]
         found += _read_blocks(path.stem, data.get("blocks")) if "agents" in data else []
+        found = list(_number_keys(found))
         if not found:
             reader.note(path, "no memory blocks and no messages in it")
         yield from found
+
+
+def _number_keys(items: list[ImportedItem]) -> Iterator[ImportedItem]:
+    """Tell apart what has the same name in one file: agents often have a block `human` each."""
+    seen = Counter[tuple[type[ImportedItem], str]]()
+    for item in items:
+        name = (type(item), item.key)
+        seen[name] += 1
+        yield item if seen[name] == 1 else msgspec.structs.replace(item, key=f"{item.key}#{seen[name]}")
 
 
 def _read_agent(path: Path, agent: dict[str, Any]) -> Iterator[ImportedItem]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from perdure.errors import CallProblem, ValueProblem
 from perdure.importers import claude_code
 from perdure.importers.chatgpt import read_chatgpt
 from perdure.importers.claude_code import read_claude_code
@@ -75,9 +76,16 @@ class SourceImport:
             if number >= ITEMS_MAX:
                 self._reader.note(self._path, f"more than {ITEMS_MAX:,} entries: the others were not read")
                 break
-            self._writer.add(item)
+            self._add(item)
         self._writer.flush()
         return self.report()
+
+    def _add(self, item: ImportedItem) -> None:
+        """Import one thing. One that no store can hold does not keep the others out."""
+        try:
+            self._writer.add(item)
+        except (ValueProblem, CallProblem) as error:
+            self._reader.note(f"{item.meta.get('path', self._path)}: {item.key[:200]}", str(error)[:200])
 
     def report(self) -> ImportReport:
         """Return what was done so far."""
