@@ -15,7 +15,7 @@ MYPY_PATHS := src/perdure tools $(wildcard bench)
 # Where it is set, every process that the tests start compiles all of Perdure anew, which takes most of its time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check format docs bench soak clean
+.PHONY: help demo test check format docs node-tools bench soak clean
 .NOTPARALLEL:
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo "make check   style, formatting, types, generated code"
 	@echo "make format  format the code, and repair what ruff can repair"
 	@echo "make docs    docs/llms.txt and build/llms-full.txt: the documentation for models"
+	@echo "make node-tools  what tests/mcp needs of npm; without it they skip"
 	@echo "make bench   speed and size beside a bare commit"
 	@echo "make soak    the long crash tests, for as long as they take"
 	@echo "make clean   remove .venv and everything else that make made"
@@ -54,6 +55,11 @@ format: .venv/.test
 
 docs: | .venv/bin/python
 	@.venv/bin/python tools/llms_txt.py
+
+# No script of a package runs at its installation.
+node-tools:
+	@mkdir -p build/node && cp tests/mcp/javascript/package.json build/node/
+	@cd build/node && npm install --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error
 
 bench: .venv/.test
 	@.venv/bin/python -m bench $(ARGS)
