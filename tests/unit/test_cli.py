@@ -23,7 +23,7 @@ from tests.unit.child import read_terminal
 
 ROOT = Path(__file__).parents[2]
 STORELESS = {"init", "run", "worker", "replay-check", "crashtest", "doctor", "demo", "archive", "completion", "import"}
-STORELESS |= {"workspace", "serve", "keys", "notify", "mcp", "connect", "disconnect", "hook"}
+STORELESS |= {"workspace", "serve", "keys", "notify", "mcp", "connect", "disconnect", "hook", "proxy"}
 """Commands that make a store, look for it or for a folder first, or need none."""
 
 PROGRAM = [sys.executable, "-m", "perdure.cli"]

@@ -118,7 +118,7 @@ def test_falling_success_is_told_and_only_its_last_outcomes_count() -> None:
     assert falling.current.cost_per_try == falling.cost_per_try
 
 
-def test_another_model_behind_a_tier_starts_its_statistics_anew_and_keeps_what_was_paid() -> None:
+def test_another_model_behind_a_tier_starts_its_statistics_anew() -> None:
     known = TierStatistics()
     for model in ("m-1", "m-1", "", "m-2"):
         known = add_attempt(known, AttemptOutcome(True, 1_000_000_000, True, model=model))

@@ -100,8 +100,7 @@ class Ledger:
     def __init__(self, events: Iterable[r.JournalEntry]) -> None:
         self.started: r.RunStarted | None = None
         self.calls: dict[tuple[str, str, bytes], list[RecordedCall]] = {}
-        self._names: dict[str, str] = {}
-        """The names of functions, each once."""
+        self._names: dict[str, str] = {}  # each once: every entry is decoded with a name of its own
         self.effects: dict[tuple[str, str], list[RecordedCall]] = {}
         """By scope and name, in the order of their intents: effects that are not done or not yet matched."""
         self.by_intent: dict[int, RecordedCall] = {}
@@ -349,7 +348,6 @@ class Ledger:
 
     def _on_step_done(self, event: r.JournalEntry, record: r.StepDone) -> None:
         call = record.call
-        # Each entry is decoded with a name of its own; a long run has few functions, so their names are shared.
         key = (call.scope, self._names.setdefault(call.name, call.name), call.ident)
         if call.nth == 0 and key not in self.calls:  # fast path for nearly all calls of a long run
             recorded = RecordedCall(*key, False, event.seq, record.since, True)

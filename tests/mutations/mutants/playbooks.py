@@ -24,8 +24,7 @@ MUTANTS = (
     mutant(
         "models-share-statistics",
         "a changed model keeps the statistics of the one before",
-        "unit/test_playbook_choice.py::"
-        "test_another_model_behind_a_tier_starts_its_statistics_anew_and_keeps_what_was_paid",
+        "unit/test_playbook_choice.py::test_another_model_behind_a_tier_starts_its_statistics_anew",
         "perdure.work.playbooks.statistics:add_attempt",
         ("attempt.model != known.model", "False"),
     ),

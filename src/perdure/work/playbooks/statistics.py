@@ -44,7 +44,7 @@ class TierStatistics(msgspec.Struct, frozen=True):
 
     @property
     def current(self) -> TierStatistics:
-        """The outcomes that the choice of a tier relies on: all of them, or only the last ones if success is falling."""
+        """The outcomes that the choice relies on: all of them, or only the last ones if success is falling."""
         if not self.drifting:
             return self
         late, each = len(self.recent), self.cost_per_try
