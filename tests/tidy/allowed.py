@@ -105,13 +105,10 @@ DYNAMIC_CODE: dict[tuple[str, str], str] = {
         "import_target",
     ): "the module that the user names on the command line, as for python -m",
     ("src/perdure/__init__.py", "__getattr__"): "a module of the table in the same file, never data",
-    **{
-        (
-            f"src/perdure/adapters/{name}/__init__.py",
-            "__getattr__",
-        ): "a module of the table in the same file, never data"
-        for name in ("adk", "claude", "langgraph", "pydantic_ai")
-    },
+    (
+        "src/perdure/adapters/lazy_names.py",
+        "lazy_names.load",
+    ): "a module of the table in the adapter's own file, never data",
     (
         "src/perdure/cli/main.py",
         "_LazyCommands.get_command",

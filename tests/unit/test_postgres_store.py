@@ -16,9 +16,8 @@ from perdure import Agent, AsyncAgent, RunBusy
 from perdure.cli.main import main
 from perdure.errors import LeaseLost, NotStorable, StoreBusy, StoreForked, StoreTooNew, StoreUnavailable
 from perdure.journal.append import read_events
-from perdure.store import open_store
+from perdure.store import answer_watch, open_store
 from perdure.store.base import Statement
-from perdure.store.postgres import listen as listening
 from perdure.store.postgres import pool
 from perdure.store.postgres.connection import RawStatement
 from tests.conformance.kit import Behind, run_in_child
@@ -324,7 +323,7 @@ def test_a_child_holds_no_socket_of_its_parent(store: Any) -> None:
 
 def test_an_answer_wakes_who_waits(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Nobody looks by himself any more: only being told ends the waiting.
-    monkeypatch.setattr(listening, "LISTEN_POLL_SECONDS", 1000.0)
+    monkeypatch.setattr(answer_watch, "LISTEN_POLL_SECONDS", 1000.0)
     agent = Agent("a", store=store_url)
 
     @agent.effect

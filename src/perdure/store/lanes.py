@@ -13,7 +13,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from perdure.errors import StoreBusy
+from perdure.errors import PerdureError, StoreBusy, StoreProblem
+from perdure.platform import interrupts
+from perdure.platform.failpoints import is_armed
 from perdure.store.base import UnitOfWork, wait_shielded
 from perdure.store.permits import Gate
 from perdure.values.limits import BATCH_COMMITS_MAX, LOCK_SECONDS_MAX
@@ -56,6 +58,43 @@ def _nothing() -> None:
 
 CommitTickets = Callable[[Sequence[LaneTicket]], None]
 """Settles every ticket of a group, in order."""
+
+
+def is_unwanted(group: Sequence[LaneTicket]) -> bool:
+    """Whether nobody waits any more for the outcome of these units."""
+    return interrupts.is_pending() or all(ticket.unwanted for ticket in group)
+
+
+def commit_group(
+    group: Sequence[LaneTicket],
+    commit_joint: Callable[[UnitOfWork[Any]], Sequence[Any]],
+    commit_one: Callable[[LaneTicket], Any],
+) -> None:
+    """Commit the units of one lane: as one if possible, else one after the other."""
+    first, *rest = group
+    joint = first.unit.join([ticket.unit for ticket in rest]) if rest and not is_armed() else None
+    if joint is not None:
+        joint.lane = first.unit.lane
+        _commit_joint(group, joint, commit_joint)
+    for ticket in group:
+        if not ticket.settled:
+            try:
+                ticket.settle(commit_one(ticket))
+            except PerdureError as error:
+                ticket.settle(error=error)
+
+
+def _commit_joint(
+    group: Sequence[LaneTicket], joint: UnitOfWork[Any], commit: Callable[[UnitOfWork[Any]], Sequence[Any]]
+) -> None:
+    try:
+        for ticket, result in zip(group, commit(joint), strict=False):
+            ticket.settle(result)
+    except StoreProblem as error:
+        for ticket in group:
+            ticket.settle(error=error)
+    except PerdureError:
+        pass  # one unit failed: the caller commits each by itself
 
 
 class _Lane:

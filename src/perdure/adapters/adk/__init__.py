@@ -10,10 +10,9 @@ Needs `pip install perdure[adk]`. See docs/guides/adk.md.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from perdure.errors import ExtraMissing
+from perdure.adapters.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from perdure.adapters.adk.artifacts import PerdureArtifactService
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DurabilityPlugin", "PerdureArtifactService", "PerdureMemoryService", "PerdureSessionService", "effect_key"]
 
-_PLACES = {
+_MODULES = {
     "DurabilityPlugin": "plugin",
     "PerdureArtifactService": "artifacts",
     "PerdureMemoryService": "memories",
@@ -32,16 +31,4 @@ _PLACES = {
     "effect_key": ".call_policy",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Load a name on first use: ADK takes seconds to import."""
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        module = import_module(f".{_PLACES[name]}", __name__)
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package == "perdure":
-            raise
-        raise ExtraMissing(f"{name} needs google-adk", hint='pip install "perdure[adk]"') from error
-    return getattr(module, name)
+__getattr__ = lazy_names(__name__, _MODULES, "adk")

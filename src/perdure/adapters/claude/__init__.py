@@ -11,10 +11,9 @@ Needs `pip install perdure[claude]`. See docs/guides/claude.md.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from perdure.errors import ExtraMissing
+from perdure.adapters.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from perdure.adapters.call_policy import effect_key
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncMemoryTool", "MemoryTool", "PerdureSessionStore", "durable", "effect_key"]
 
-_PLACES = {
+_MODULES = {
     "AsyncMemoryTool": "memory_tool",
     "MemoryTool": "memory_tool",
     "PerdureSessionStore": "session_store",
@@ -32,17 +31,4 @@ _PLACES = {
     "effect_key": ".call_policy",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Load a name on first use: the memory tools need `anthropic`, the others `claude-agent-sdk`."""
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        module = import_module(f".{_PLACES[name]}", __name__)
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package == "perdure":
-            raise
-        extra = "anthropic" if package == "anthropic" else "claude"
-        raise ExtraMissing(f"{name} needs the package {package}", hint=f'pip install "perdure[{extra}]"') from error
-    return getattr(module, name)
+__getattr__ = lazy_names(__name__, _MODULES, "claude", {"anthropic": "anthropic"})

@@ -8,10 +8,9 @@ graph = create_agent(model, tools, checkpointer=saver, store=store, middleware=[
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from perdure.errors import ExtraMissing
+from perdure.adapters.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from perdure.adapters.call_policy import effect_key
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DurableTools", "Migrated", "PerdureSaver", "PerdureStore", "durable", "effect_key", "migrate"]
 
-_PLACES = {
+_MODULES = {
     "DurableTools": "middleware",
     "Migrated": "migration",
     "PerdureSaver": "saver",
@@ -33,16 +32,4 @@ _PLACES = {
     "migrate": "migration",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Load a name on first use: only some of them need all of LangChain."""
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        module = import_module(f".{_PLACES[name]}", __name__)
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package == "perdure":
-            raise
-        raise ExtraMissing(f"{name} needs the package {package}", hint='pip install "perdure[langgraph]"') from error
-    return getattr(module, name)
+__getattr__ = lazy_names(__name__, _MODULES, "langgraph")

@@ -10,10 +10,9 @@ Needs `pip install perdure[pydantic-ai]`. See docs/guides/pydantic-ai.md.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from perdure.errors import ExtraMissing
+from perdure.adapters.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from perdure.adapters.call_policy import effect_key
@@ -32,7 +31,7 @@ __all__ = [
     "to_model_messages",
 ]
 
-_PLACES = {
+_MODULES = {
     "Durability": "durability",
     "PerdureMemoryStore": "memory_store",
     "PerdureStepStore": "step_store",
@@ -41,16 +40,4 @@ _PLACES = {
     "to_model_messages": "history",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Load a name on first use: only the stores need pydantic-ai-harness."""
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        module = import_module(f".{_PLACES[name]}", __name__)
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package == "perdure":
-            raise
-        raise ExtraMissing(f"{name} needs the package {package}", hint='pip install "perdure[pydantic-ai]"') from error
-    return getattr(module, name)
+__getattr__ = lazy_names(__name__, _MODULES, "pydantic-ai")

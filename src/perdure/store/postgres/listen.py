@@ -15,47 +15,18 @@ import weakref
 from psycopg import OperationalError
 
 from perdure.errors import PerdureError
+from perdure.store.answer_watch import AnswerWatch
 from perdure.store.outage import ConnectionCut
 from perdure.store.postgres.connection import PipelineConnection, RawStatement, wait_ready
 from perdure.store.postgres.errors import ServerError
 from perdure.store.postgres.pool import ConnectionPool
-from perdure.values.limits import LISTEN_POLL_SECONDS, WAIT_POLL_SECONDS, WAIT_POLL_SECONDS_MAX
 
 LOOK_UP_SECONDS = 0.5
 """How often the listener checks whether it is still needed."""
 
-LISTEN_AFTER_SECONDS = 0.1
-"""Short waits do not open a connection."""
-
 RETRY_SECONDS = 2.0
 
 _LISTEN = RawStatement(b"LISTEN perdure")
-
-
-class AnswerWatch:
-    """Tells whether a stream may have received an answer since the last call."""
-
-    __slots__ = ("__weakref__", "_listener", "_next", "_pause", "rung", "stream")
-
-    def __init__(self, listener: Listener, stream: int) -> None:
-        self._listener = listener
-        self.stream = stream
-        self.rung = True
-        self._next = 0.0
-        self._pause = WAIT_POLL_SECONDS
-
-    def __call__(self) -> bool:
-        now = time.monotonic()
-        if not self.rung and now < self._next:
-            return False
-        self.rung = False
-        joined = self._pause > LISTEN_AFTER_SECONDS
-        if joined:
-            self._listener.join(self)
-        self._pause = min(self._pause * 1.5, WAIT_POLL_SECONDS_MAX)
-        # A listener that runs for another watch does not notify this one before it has joined.
-        self._next = now + (LISTEN_POLL_SECONDS if joined and self._listener.listening else self._pause)
-        return True
 
 
 class Listener:
@@ -77,6 +48,10 @@ class Listener:
             if self._thread is None and not self._deaf and not self._closed:
                 self._thread = threading.Thread(target=self._serve, name="perdure-listen", daemon=True)
                 self._thread.start()
+
+    def hears(self, watch: AnswerWatch) -> bool:
+        """Whether the connection listens: one channel is for all streams."""
+        return self.listening
 
     def close(self) -> None:
         """Ask the thread to stop."""

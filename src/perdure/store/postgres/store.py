@@ -14,11 +14,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from perdure.errors import PerdureError, StoreProblem
-from perdure.platform import interrupts
 from perdure.platform.failpoints import is_armed
+from perdure.store.answer_watch import AnswerWatch
 from perdure.store.base import Rows, Statement, Store, UnitOfWork
-from perdure.store.lanes import CommitLanes, CommitThreads, LaneTicket
+from perdure.store.lanes import CommitLanes, CommitThreads, LaneTicket, commit_group, is_unwanted
 from perdure.store.outage import ConnectionCut, OutagePatience, ServerAbsence
 from perdure.store.postgres import schema
 from perdure.store.postgres.backup import CopyStore
@@ -31,7 +30,7 @@ from perdure.store.postgres.errors import (
     is_transient,
     translate_error,
 )
-from perdure.store.postgres.listen import AnswerWatch, Listener
+from perdure.store.postgres.listen import Listener
 from perdure.store.postgres.pool import ConnectionPool
 from perdure.store.postgres.schema import ServerInfo, StoreFacts
 from perdure.store.postgres.shared import SharedCommits, SharedUnit, shared
@@ -122,34 +121,17 @@ class PostgresStore(Store):
     # -- inside -----------------------------------------------------------------------------------------------
 
     def _commit(self, group: Sequence[LaneTicket]) -> None:
-        """Commit units of one lane: as one if possible, else one after the other."""
-        first, *rest = group
-        joint = first.unit.join([ticket.unit for ticket in rest]) if rest and not is_armed() else None
-        if joint is not None:
-            joint.lane = first.unit.lane
-            try:
-                results = PostgresCommit(self._pool, joint, self._absence, partial(_is_unwanted, group)).run()
-            except StoreProblem as error:
-                results = None
-                for ticket in group:
-                    ticket.settle(error=error)
-            except PerdureError:
-                results = None  # one unit failed: commit each by itself
-            for ticket, result in zip(group, results or (), strict=False):
-                ticket.settle(result)
-        for ticket in group:
-            if not ticket.settled:
-                try:
-                    ticket.settle(self._commit_one(ticket))
-                except PerdureError as error:
-                    ticket.settle(error=error)
+        def commit_joint(joint: UnitOfWork[Any]) -> Any:
+            return PostgresCommit(self._pool, joint, self._absence, partial(is_unwanted, group)).run()
+
+        commit_group(group, commit_joint, self._commit_one)
 
     def _commit_one(self, ticket: LaneTicket) -> Any:
         """Commit a unit together with those of other lanes if possible, else alone."""
         unit = ticket.unit
         row = shared(ticket) if unit.shareable and not is_armed() else None
         if row is None:
-            return PostgresCommit(self._pool, unit, self._absence, partial(_is_unwanted, [ticket])).run()
+            return PostgresCommit(self._pool, unit, self._absence, partial(is_unwanted, [ticket])).run()
         try:
             self._shared.submit(row)
         except BaseException:
@@ -162,7 +144,7 @@ class PostgresStore(Store):
         ticket, earlier = row.ticket, row.doubtful
         if earlier is None:
             row.attempt.script.close()
-        return PostgresCommit(self._pool, ticket.unit, self._absence, partial(_is_unwanted, [ticket]), earlier).run()
+        return PostgresCommit(self._pool, ticket.unit, self._absence, partial(is_unwanted, [ticket]), earlier).run()
 
     def _loop_commits(self) -> LoopCommits:
         import asyncio
@@ -221,10 +203,6 @@ def _ask(pool: ConnectionPool, work: Callable[[PipelineConnection], StoreFacts])
             patience.pause(error, place.shown)
         finally:
             pool.close_link(link)
-
-
-def _is_unwanted(group: Sequence[LaneTicket]) -> bool:
-    return interrupts.is_pending() or all(ticket.unwanted for ticket in group)
 
 
 _LANES: dict[str, CommitLanes] = {}

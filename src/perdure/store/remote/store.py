@@ -13,17 +13,17 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from perdure.errors import PerdureError, StoreProblem, StoreUnavailable
-from perdure.platform import interrupts
+from perdure.errors import StoreUnavailable
 from perdure.platform.failpoints import is_armed
+from perdure.store.answer_watch import AnswerWatch
 from perdure.store.base import Rows, Statement, Store, UnitOfWork, wait_shielded
-from perdure.store.lanes import CommitLanes, CommitThreads, LaneTicket
+from perdure.store.lanes import CommitLanes, CommitThreads, LaneTicket, commit_group, is_unwanted
 from perdure.store.outage import ConnectionCut, OutagePatience, ServerAbsence
 from perdure.store.remote.address import RemoteAddress, find_key, parse_address
 from perdure.store.remote.commit import RemoteCommit, request_again, run_remote_queries
 from perdure.store.remote.shared import RequestUnit, SharedRequests, share
 from perdure.store.remote.transport import HttpLinks, HttpRefusal
-from perdure.store.remote.watch import RemoteListener, RemoteWatch
+from perdure.store.remote.watch import RemoteListener
 from perdure.store.remote.wire import (
     FACTS,
     PROTOCOL,
@@ -89,7 +89,7 @@ class RemoteStore(Store):
 
     def watch(self, stream: int) -> Callable[[], bool]:
         self._check_open()
-        return RemoteWatch(self._listener, stream)
+        return AnswerWatch(self._listener, stream)
 
     def backup(self, path: str, progress: Callable[[int, int], None] | None = None) -> int:
         raise StoreUnavailable(
@@ -122,33 +122,16 @@ class RemoteStore(Store):
     # -- inside -----------------------------------------------------------------------------------------------
 
     def _commit(self, group: Sequence[LaneTicket]) -> None:
-        """Commit units of one lane: as one if possible, else one after the other."""
-        first, *rest = group
-        joint = first.unit.join([ticket.unit for ticket in rest]) if rest and not is_armed() else None
-        if joint is not None:
-            joint.lane = first.unit.lane
-            try:
-                results = RemoteCommit(self._links, joint, self._absence, partial(_is_unwanted, group)).run()
-            except StoreProblem as error:
-                results = None
-                for ticket in group:
-                    ticket.settle(error=error)
-            except PerdureError:
-                results = None  # one unit failed: commit each by itself
-            for ticket, result in zip(group, results or (), strict=False):
-                ticket.settle(result)
-        for ticket in group:
-            if not ticket.settled:
-                try:
-                    ticket.settle(self._commit_one(ticket))
-                except PerdureError as error:
-                    ticket.settle(error=error)
+        def commit_joint(joint: UnitOfWork[Any]) -> Any:
+            return RemoteCommit(self._links, joint, self._absence, partial(is_unwanted, group)).run()
+
+        commit_group(group, commit_joint, self._commit_one)
 
     def _commit_one(self, ticket: LaneTicket) -> Any:
         """Commit a unit together with those of other lanes if possible, else alone."""
         request = share(ticket) if ticket.unit.shareable and not is_armed() else None
         if request is None:
-            return RemoteCommit(self._links, ticket.unit, self._absence, partial(_is_unwanted, [ticket])).run()
+            return RemoteCommit(self._links, ticket.unit, self._absence, partial(is_unwanted, [ticket])).run()
         try:
             self._shared.submit(request)
         except BaseException:
@@ -206,7 +189,7 @@ class RemoteStore(Store):
         ticket, earlier = request.ticket, request.doubtful
         if earlier is None:
             request.attempt.script.close()
-        unwanted = partial(_is_unwanted, [ticket])
+        unwanted = partial(is_unwanted, [ticket])
         return RemoteCommit(self._links, ticket.unit, self._absence, unwanted, earlier).run()
 
     def _abandon(self) -> None:
@@ -235,10 +218,6 @@ def _ask_facts(links: HttpLinks, place: RemoteAddress) -> RemoteFacts:
             hint="install the same version here and there",
         )
     return facts
-
-
-def _is_unwanted(group: Sequence[LaneTicket]) -> bool:
-    return interrupts.is_pending() or all(ticket.unwanted for ticket in group)
 
 
 _LANES: dict[str, CommitLanes] = {}

@@ -7,17 +7,13 @@ something. This is only a hint: waiters also poll now and then.
 from __future__ import annotations
 
 import threading
-import time
 import weakref
 
 from perdure.errors import PerdureError
+from perdure.store.answer_watch import AnswerWatch
 from perdure.store.outage import ConnectionCut, ServerRefusal
 from perdure.store.remote.transport import HttpLinks
 from perdure.store.remote.wire import WATCH, WatchRequest, encode
-from perdure.values.limits import LISTEN_POLL_SECONDS, WAIT_POLL_SECONDS, WAIT_POLL_SECONDS_MAX
-
-LISTEN_AFTER_SECONDS = 0.1
-"""Short waits do not open a connection."""
 
 POLL_SECONDS = 2.0
 """How long one long poll lasts; then the streams that wait by now are asked for."""
@@ -26,44 +22,18 @@ ANSWER_SECONDS = 5.0
 RETRY_SECONDS = 2.0
 
 
-class RemoteWatch:
-    """Tells whether a stream may have received an answer since the last call."""
-
-    __slots__ = ("__weakref__", "_listener", "_next", "_pause", "rung", "stream")
-
-    def __init__(self, listener: RemoteListener, stream: int) -> None:
-        self._listener = listener
-        self.stream = stream
-        self.rung = True
-        self._next = 0.0
-        self._pause = WAIT_POLL_SECONDS
-
-    def __call__(self) -> bool:
-        now = time.monotonic()
-        if not self.rung and now < self._next:
-            return False
-        self.rung = False
-        joined = self._pause > LISTEN_AFTER_SECONDS
-        if joined:
-            self._listener.join(self)
-        self._pause = min(self._pause * 1.5, WAIT_POLL_SECONDS_MAX)
-        # A listener that runs for another watch does not notify this one before it has joined.
-        self._next = now + (LISTEN_POLL_SECONDS if joined and self._listener.hears(self) else self._pause)
-        return True
-
-
 class RemoteListener:
     """The listening thread of a store; it runs only while a run waits."""
 
     def __init__(self, links: HttpLinks) -> None:
         self._links = links
-        self._watches: weakref.WeakSet[RemoteWatch] = weakref.WeakSet()
+        self._watches: weakref.WeakSet[AnswerWatch] = weakref.WeakSet()
         self._heard: frozenset[int] = frozenset()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
 
-    def join(self, watch: RemoteWatch) -> None:
+    def join(self, watch: AnswerWatch) -> None:
         """Notify this watch too."""
         with self._lock:
             self._watches.add(watch)
@@ -71,7 +41,7 @@ class RemoteListener:
                 self._thread = threading.Thread(target=self._serve, name="perdure-listen", daemon=True)
                 self._thread.start()
 
-    def hears(self, watch: RemoteWatch) -> bool:
+    def hears(self, watch: AnswerWatch) -> bool:
         """Whether the server is being asked about the stream of this watch."""
         return watch.stream in self._heard
 
