@@ -210,6 +210,8 @@ def test_hooks_are_added_beside_those_of_the_user_and_taken_back(
     assert set(hooks) == set(TOOLS[tool].hook_events)
     assert hooks["SessionStart"][0] == read_json(MINE).data["hooks"]["SessionStart"][0]
     assert all("client.py" in items[-1]["hooks"][0]["command"] for items in hooks.values())
+    at_end = hooks["SessionEnd"][-1]["hooks"][0]["timeout"]
+    assert at_end == {"codex": 3, "gemini-cli": 10_000}.get(tool, 10)  # Codex warns of a longer one at every start
     assert main(["connect", tool, "--yes"]) == 0
     assert path.read_text() == made
     assert main(["connect", tool, "--yes", "--agent", "other"]) == 0

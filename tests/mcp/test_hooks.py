@@ -112,6 +112,32 @@ def test_a_handoff_is_extracted_from_the_transcript(hooks: HookFolder, event: st
     assert "parser" not in hooks.hook("SessionStart", source="startup", session_id="s3", cwd=str(hooks.home / "other"))
 
 
+def test_what_only_repeats_a_request_is_not_told(hooks: HookFolder) -> None:
+    """Lines as Claude Code 2.1 and Codex 0.169 write them."""
+    summary = said("user", text("This session is being continued from a previous conversation"))
+    codex = "Another language model started to solve this problem and produced a summary of its thinking process."
+    path = transcript_of(
+        hooks,
+        {"type": "queue-operation", "operation": "enqueue", "content": "Add a parser"},
+        said("user", text("Add a parser")),
+        {"type": "api-request-blob", "message": {"role": "user", "content": [text("Add a parser")]}},
+        {**summary, "isCompactSummary": True},
+        {"type": "response_item", "payload": {"type": "message", "role": "user", "content": [text(codex)]}},
+    )
+    hooks.hook("PreCompact", transcript_path=path)
+    [note] = events_of(hooks, "handoff")
+    assert note.context["first_request"] == "Add a parser" and "last_request" not in note.context
+
+
+def test_after_a_compression_the_next_prompt_brings_what_is_pinned(hooks: HookFolder) -> None:
+    remember(hooks, "Deploy only from the branch release", tags=["pinned"])
+    call = {"prompt": "go on", "transcript_path": ""}
+    assert hooks.hook("BeforeAgent", "gemini-cli", **call) == ""
+    hooks.hook("PreCompress", "gemini-cli", trigger="auto")
+    assert "Deploy only from the branch release" in hooks.hook("BeforeAgent", "gemini-cli", **call)
+    assert hooks.hook("BeforeAgent", "gemini-cli", **call) == ""
+
+
 def test_a_killed_session_is_told_by_its_transcript(hooks: HookFolder) -> None:
     path = transcript_of(hooks, said("user", text("Rename the table orders")))
     hooks.hook("SessionStart", source="startup", session_id="killed", transcript_path=path)

@@ -39,6 +39,9 @@ def write_session(folder: Path, name: str = "5f1c", extra: str = "") -> Path:
         {"type": "summary", "summary": "Mend the checkout", "leafUuid": "x"},
         {"type": "user", "message": {"role": "user", "content": "Mend the checkout tests \ud83d"}, **common},
         {"type": "assistant", "message": {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}]}},
+        {"type": "user", "isCompactSummary": True, "message": {"role": "user", "content": "This session is"}, **common},
+        {"type": "user", "message": {"role": "user", "content": "<local-command-stdout>Compacted</local"}, **common},
+        {"type": "api-request-blob", "message": {"role": "user", "content": "Mend the checkout tests"}},
         {"type": "assistant", "message": {"role": "assistant", "content": [call]}, **common},
         {"type": "user", "message": {"role": "user", "content": [result]}, **common},
         {
@@ -56,7 +59,7 @@ def test_sessions_of_claude_code_become_threads(tmp_path: Path) -> None:
     write_session(projects, extra='{"type": "user", "mess')
     first = do_import("claude-code", projects, store)
     assert first["threads"] == {"new": 1, "updated": 0, "unchanged": 0}
-    assert [place["path"].rpartition(":")[2] for place in first["unread"]] == ["7"]
+    assert [place["path"].rpartition(":")[2] for place in first["unread"]] == ["10"]
     assert do_import("claude-code", projects, store)["threads"]["unchanged"] == 1
     write_session(projects, extra='{"type": "user", "message": {"role": "user", "content": "Thanks"}}\n')
     assert do_import("claude-code", projects, store)["threads"]["updated"] == 1

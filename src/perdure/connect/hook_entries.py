@@ -68,7 +68,8 @@ def is_ours(item: Any) -> bool:
 
 def _make_entry(tool: ToolConfig, event: str, command: Sequence[str], options: Sequence[str]) -> dict[str, Any]:
     line = shlex.join([*command, event, "--tool", tool.name, *options])
-    timeout = TIMEOUT_SECONDS * (1000 if tool.milliseconds else 1)
+    seconds = tool.end_seconds if event == "SessionEnd" and tool.end_seconds else TIMEOUT_SECONDS
+    timeout = seconds * (1000 if tool.milliseconds else 1)
     return {"hooks": [{"type": "command", "command": line, "timeout": timeout}]}
 
 

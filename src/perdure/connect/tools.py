@@ -44,6 +44,8 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     hook_project: str = ""
     milliseconds: bool = False
     """Whether timeouts of hooks are in milliseconds."""
+    end_seconds: int = 0
+    """The most that the tool allows a hook at the end of a session; 0 if it allows what others have."""
     hook_note: str = ""
     """What the user has to do before hooks run."""
 
@@ -138,6 +140,7 @@ TOOLS = {
             hook_events=_CLAUDE_EVENTS,
             hook_file="hooks.json",
             hook_project=".codex/hooks.json",
+            end_seconds=3,
             hook_note="Codex skips hooks without a word until you trust them: run `/hooks` in Codex once.",
             note="Open a new session. The file of a project counts only if you trust the project.",
         ),

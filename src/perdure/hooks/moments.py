@@ -59,6 +59,9 @@ class HookMoments:
         self._agent = agent
         self._shown: dict[str, set[str]] = {}
         """The memories that each session has already been shown."""
+        self._compressed: set[str] = set()
+        """Sessions that read the text for a start again at their next prompt: after a compression, Gemini CLI has no
+        hook that could bring it."""
 
     async def answer(self, call: HookCall) -> dict[str, Any] | None:
         """Return what the hook prints; None for nothing."""
@@ -70,7 +73,7 @@ class HookMoments:
             "PostToolUseFailure": self._tool_used,
             "AfterTool": self._tool_used,
             "PreCompact": self._hand_off,
-            "PreCompress": self._hand_off,
+            "PreCompress": self._compress,
             "SessionEnd": self._hand_off,
         }
         answer = moments.get(call.event)
@@ -86,9 +89,16 @@ class HookMoments:
             await self._recover_note(call)
             begun = {"session": call.session, "folder": call.folder, "in": call.tool, "transcript": call.transcript}
             await self._agent.events.append(SESSION_KIND, begun)
+        return _inject(call, await self._wake(call))
+
+    async def _wake(self, call: HookCall) -> str:
         topic = call.folder.rstrip("/").rpartition("/")[2]
         woken = await wake(self._agent, WAKE_TOKENS, topic, folder=call.folder)
-        return _inject(call, woken.text) if woken.known else None
+        return woken.text if woken.known else ""
+
+    async def _compress(self, call: HookCall) -> dict[str, Any] | None:
+        self._compressed.add(call.session)
+        return await self._hand_off(call)
 
     async def _recover_note(self, call: HookCall) -> None:
         """Write the note of the session before, if that one was killed and wrote none."""
@@ -113,6 +123,10 @@ class HookMoments:
         await self._hand_off(lost)
 
     async def _prompt(self, call: HookCall) -> dict[str, Any] | None:
+        if call.session in self._compressed:
+            self._compressed.discard(call.session)
+            self._shown.pop(call.session, None)
+            return _inject(call, await self._wake(call))
         prompt = str(call.payload.get("prompt") or "").strip()
         if len(prompt) < PROMPT_CHARACTERS_MIN or prompt.startswith("/"):
             return None
@@ -158,7 +172,9 @@ def parse_call(data: bytes) -> HookCall:
         raise PerdureError(f"a hook sent something that cannot be read: {error}") from error
 
 
-def _inject(call: HookCall, text: str) -> dict[str, Any]:
+def _inject(call: HookCall, text: str) -> dict[str, Any] | None:
+    if not text:
+        return None
     return {"hookSpecificOutput": {"hookEventName": call.event, "additionalContext": text}}
 
 

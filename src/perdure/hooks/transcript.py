@@ -28,6 +28,10 @@ _NOT_SAID = (
     "Caveat:",
 )
 _OPENING = str.maketrans({"<": "‹"})
+_LINES = frozenset({"user", "assistant", "message", "response_item", "gemini"})
+"""Lines of a transcript in which somebody speaks. Others repeat requests, for example `api-request-blob`."""
+_SUMMARIES = ("Another language model started to solve this problem and produced a summary",)
+"""How Codex marks a summary, as a message of the user."""
 
 
 class TranscriptNote(msgspec.Struct):
@@ -71,7 +75,7 @@ def _take(note: TranscriptNote, role: str, part: Any) -> None:
         _take_call(note, part)
         return
     text = part.get("text") if isinstance(part, Mapping) else part
-    if not isinstance(text, str) or not text.strip() or text.lstrip().startswith(_NOT_SAID):
+    if not isinstance(text, str) or not text.strip() or text.lstrip().startswith((*_NOT_SAID, *_SUMMARIES)):
         return
     if role == "user":
         note.requests.append(text)
@@ -113,7 +117,9 @@ def _parts(path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _message_parts(line: Any) -> Iterator[tuple[str, Any]]:
-    inner = line.get("message") or line.get("payload") or line if isinstance(line, Mapping) else None
+    if not isinstance(line, Mapping) or line.get("type", "message") not in _LINES:
+        return
+    inner = line.get("message") or line.get("payload") or line
     if not isinstance(inner, Mapping):
         return
     role = str(inner.get("role") or line.get("type") or "")

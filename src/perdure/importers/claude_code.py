@@ -12,6 +12,11 @@ from perdure.importers.reader import ImportReader, parse_moment
 
 MESSAGES_MAX = 200_000
 _SAID = ("user", "assistant")
+_ADDED = ("isMeta", "isCompactSummary")
+"""Marks of lines that nobody said: notes of the program, and the summary that a compaction leaves."""
+
+_OUTPUT = "<local-command-"
+"""How the output of a slash command begins, as a message of the user."""
 
 
 def find_default() -> Path:
@@ -35,7 +40,7 @@ def _read_session(reader: ImportReader, path: Path) -> ImportedConversation | No
     for number, entry in reader.read_lines(path):
         if entry.get("type") == "summary" and isinstance(entry.get("summary"), str):
             title = first_line(clean_text(entry["summary"]))
-        if entry.get("type") not in _SAID or entry.get("isMeta") or (entry.get("isSidechain") and not own_file):
+        if entry.get("type") not in _SAID or any(map(entry.get, _ADDED)) or (entry.get("isSidechain") and not own_file):
             continue
         message = _to_message(entry.get("message"))
         if message is None:
@@ -63,7 +68,8 @@ def _to_message(message: Any) -> dict[str, Any] | None:
         return None
     content = message.get("content")
     if isinstance(content, str):
-        return {"role": message["role"], "content": clean_text(content)} if content.strip() else None
+        said = content.strip() and not content.startswith(_OUTPUT)
+        return {"role": message["role"], "content": clean_text(content)} if said else None
     blocks = [found for block in content or () if (found := _to_block(block))] if isinstance(content, list) else []
     return {"role": message["role"], "content": blocks} if blocks else None
 
