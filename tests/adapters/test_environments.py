@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+CREWAI = "1.15.30"
 ROOT = Path(__file__).parents[2]
 
 FLOW = """
@@ -71,7 +72,7 @@ def test_the_lowest_versions_of_our_dependencies_work(tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_the_state_of_a_flow_of_crewai_survives(tmp_path: Path) -> None:
-    programs = make_environment(tmp_path, "crewai==1.15.30")
+    programs = make_environment(tmp_path, f"crewai=={CREWAI}")
     off = {"CREWAI_DISABLE_TELEMETRY": "true", "OTEL_SDK_DISABLED": "true", "CREWAI_TRACING_ENABLED": "false"}
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **off}
     run = [programs / "python", "-c", FLOW]

@@ -86,5 +86,5 @@ class PerdureFlowPersistence(FlowPersistence):
 
 
 def _to_dict(state: Any) -> dict[str, Any]:
-    """Return the state of a flow as a dict: it is one, or a pydantic model."""
-    return dict(state) if isinstance(state, dict) else dict(state.model_dump(mode="json"))
+    """Return the state of a flow as a dict. What JSON cannot hold becomes text, as in the storage of CrewAI."""
+    return dict(state) if isinstance(state, dict) else dict(state.model_dump(mode="json", fallback=str))

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from perdure.errors import WrongType
+from perdure.errors import StoreClosed, WrongType
 from perdure.kernel.engine import Engine
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ class EngineHolder:
 
     def __init__(self, given: AgentOrStore, name: str) -> None:
         self._close: Callable[[], object] | None = None
+        self._closed = False
         if given is None or isinstance(given, str | os.PathLike):
             self.engine = Engine(name, store=given)
             self._close = weakref.finalize(self, self.engine.close)
@@ -33,5 +34,11 @@ class EngineHolder:
 
     def close(self) -> None:
         """Close the store if it was opened here."""
+        self._closed = True
         if self._close is not None:
             self._close()
+
+    def check_open(self) -> None:
+        """Raise `StoreClosed` after `close`, also if the store is an agent's and still open."""
+        if self._closed:
+            raise StoreClosed("the session is closed", hint="create a new one; everything that was stored is kept")

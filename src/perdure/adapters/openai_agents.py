@@ -12,7 +12,7 @@ Needs `pip install perdure[openai-agents]`. See docs/guides/openai-agents.md.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from typing import Any
 
 from perdure.adapters.call_policy import (
@@ -63,12 +63,12 @@ class PerdureSession:
         self,
         store: AgentOrStore,
         session_id: str,
-        session_settings: SessionSettings | None = None,
+        session_settings: SessionSettings | dict[str, Any] | None = None,
         *,
         agent: str = _FRAMEWORK,
     ) -> None:
         self.session_id = session_id
-        self.session_settings = session_settings
+        self.session_settings = _check_settings(session_settings)
         self._home = EngineHolder(store, agent)
         self._saved = SavedSession(self._home.engine, session_id, _FRAMEWORK, begin=self._read_other_frameworks)
         self._repeated: tuple[int, list[Any]] = (0, [])
@@ -83,6 +83,7 @@ class PerdureSession:
 
     async def add_items(self, items: Sequence[Any]) -> None:
         """Add items durably. An input that resumes the unfinished turn is not added again."""
+        self._home.check_open()
         given = [item if isinstance(item, dict) else to_plain(item) for item in items]
         if not given:
             return
@@ -119,16 +120,18 @@ class PerdureSession:
         self.calls.next_turn()
         await self._do(self._saved.change(lambda state: SessionState([], {**state.about, "input": (0, 0)})))
 
-    def close(self) -> None:
-        """Leave the turn, and close the store if the session has opened it."""
+    def close(self) -> Closing:
+        """Leave the turn, and close the store if the session has opened it. Some sessions of the SDK await this."""
         self.calls.leave()
         self._home.close()
+        return Closing()
 
     def _read_other_frameworks(self) -> list[Any]:
         """Return the conversation that another framework has begun under this id."""
         return find_messages(self._home.engine, self.session_id, "responses")
 
     async def _do(self, protocol: Protocol[Any]) -> Any:
+        self._home.check_open()
         return await drive_async(self._home.engine.store, protocol)
 
     def _run_id(self) -> str:
@@ -141,6 +144,20 @@ class PerdureSession:
         if isinstance(input, str) or not given or to_plain(input[at : at + len(given)]) != to_plain(given):
             return input
         return [*input[:at], *input[at + len(given) :]]
+
+
+class Closing:
+    """A call that has been made, whether the caller awaits it or not."""
+
+    def __await__(self) -> Generator[None]:
+        yield from ()
+
+
+def _check_settings(given: SessionSettings | dict[str, Any] | None) -> SessionSettings:
+    """Return the settings of a session. The SDK reads them as an object."""
+    if isinstance(given, SessionSettings):
+        return given
+    return SessionSettings(**(given or {}))
 
 
 def _has_input(items: Sequence[Any]) -> bool:

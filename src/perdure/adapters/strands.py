@@ -28,6 +28,7 @@ try:
     from strands.session.session_repository import SessionRepository
     from strands.tools.decorator import DecoratedFunctionTool
     from strands.types._events import ToolResultEvent
+    from strands.types.exceptions import SessionException
     from strands.types.session import Session, SessionAgent, SessionMessage
     from strands.types.tools import AgentTool
 except ModuleNotFoundError as missing:
@@ -69,6 +70,13 @@ class StoredSessions(SessionRepository):
         state = self._load(session_id)
         return Session.from_dict(state.about) if state.checkpoint else None
 
+    def delete_session(self, session_id: str, **kwargs: Any) -> None:
+        """Delete the thread of a session, with the calls of its turns."""
+        if self.read_session(session_id) is None:
+            raise SessionException(f"session {session_id} does not exist")
+        drive_sync(self._engine.store, self.of(session_id).delete())
+        self._known = {place: saved for place, saved in self._known.items() if place[0] != session_id}
+
     def create_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         self.change(session_id, session_agent.agent_id, lambda s: SessionState(s.items, session_agent.to_dict()))
 
@@ -78,6 +86,8 @@ class StoredSessions(SessionRepository):
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         def update(state: SessionState) -> SessionState | None:
+            if not state.about:
+                raise SessionException(f"agent {session_agent.agent_id} of session {session_id} does not exist")
             made = {**session_agent.to_dict(), "created_at": state.about.get("created_at", session_agent.created_at)}
             return None if _same(made, state.about) else SessionState(state.items, made)
 
@@ -95,6 +105,8 @@ class StoredSessions(SessionRepository):
         made = session_message.to_dict()
 
         def update(state: SessionState) -> SessionState:
+            if all(item["message_id"] != made["message_id"] for item in state.items):
+                raise SessionException(f"message {made['message_id']} of session {session_id} does not exist")
             items = [made if item["message_id"] == made["message_id"] else item for item in state.items]
             return SessionState(items, state.about)
 
@@ -113,6 +125,8 @@ class StoredSessions(SessionRepository):
         return self._load(session_id, f"multi/{multi_agent_id}").about or None
 
     def update_multi_agent(self, session_id: str, multi_agent: Any, **kwargs: Any) -> None:
+        if self.read_multi_agent(session_id, multi_agent.id) is None:
+            raise SessionException(f"multi-agent {multi_agent.id} of session {session_id} does not exist")
         self.create_multi_agent(session_id, multi_agent)
 
 
