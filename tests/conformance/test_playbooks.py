@@ -8,8 +8,9 @@ import pytest
 
 from perdure import Agent, AsyncAgent
 from perdure.errors import InputChanged, PlaybookFailed, PlaybookNotFound, RunNotFinished, WrongType, WrongValue
+from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import World, agent_at, check_views, die, run_in_child
+from .kit import World, agent_at, check_views, die, kill_at, run_in_child
 
 TIERS = ["cheap", "strong"]
 PRICES = {"cheap": 0.001, "strong": 0.06}
@@ -164,6 +165,22 @@ def test_a_resumed_play_keeps_its_version_and_its_choice(store_url: str) -> None
         assert play.plan().playbook.version == 1
     with pytest.raises(InputChanged):
         agent.playbooks.run("analysis", "one", inputs={"n": 2}, tiers=TIERS).__enter__()
+
+
+def test_a_plan_that_was_lost_in_a_crash_is_drawn_the_same_again(store_url: str, file_url: str) -> None:
+    def program(url: str = store_url) -> None:
+        with Agent("tester", store=url) as agent:
+            agent.playbooks.learn("analysis", steps=["a", "b"])
+            with agent.playbooks.run("analysis", "one", tiers=TIERS) as play:
+                play.result = {name: choice.draws for name, choice in play.plan().choices.items()}
+
+    kill_at(program, Site.STEP_DONE, CommitMoment.BEFORE)
+    results = []
+    for url in (store_url, file_url + ".calm"):
+        assert run_in_child(lambda: program(url)) == 0
+        with Agent("tester", store=url) as agent:
+            results.append(agent.runs.result("one"))
+    assert results[0] == results[1] and results[0]["a"] != results[0]["b"]
 
 
 def test_the_cost_is_read_from_the_response_of_an_sdk(store_url: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutations.edit import Edit
 from tests.mutations.mutant import mutant
 
 PLAYBOOKS = "conformance/test_playbooks.py::"
@@ -24,8 +25,39 @@ MUTANTS = (
     mutant(
         "models-share-statistics",
         "a changed model keeps the statistics of the one before",
-        "unit/test_playbook_choice.py::test_another_model_behind_a_tier_starts_its_statistics_anew",
+        "unit/test_playbook_statistics.py::test_another_model_behind_a_tier_starts_its_statistics_anew",
         "perdure.work.playbooks.statistics:add_attempt",
         ("attempt.model != known.model", "False"),
+    ),
+    mutant(
+        "attempts-counted-beside-their-step",
+        "a resumed play counts its finished attempts again",
+        "crash/test_playbooks.py::test_killed_plays_come_to_what_undisturbed_ones_do[sqlite-sync]",
+        "perdure.api.sync.playbooks:PlayStep._run_step",
+        (
+            "PlayAttempt(recorded['answer'], recorded['accepted'])",
+            "(self._play._do(shelf.count_attempt(self._play._engine, self._plan.playbook, self.name, tier,"
+            " play.AttemptOutcome(recorded['accepted'], 0, True))),"
+            " PlayAttempt(recorded['answer'], recorded['accepted']))[1]",
+        ),
+        Edit(
+            "perdure.work.playbooks.play:record_attempt",
+            "shelf.count_attempt(run.engine, plan.playbook, attempt.step, attempt.tier, outcome)",
+            "()",
+        ),
+    ),
+    mutant(
+        "lost-plans-drawn-anew",
+        "a play that is killed while it plans may choose other tiers than it would have",
+        PLAYBOOKS + "test_a_plan_that_was_lost_in_a_crash_is_drawn_the_same_again[sqlite]",
+        "perdure.work.playbooks.play:make_plan",
+        ("_seed_of(engine.name, book, run.id)", "int.from_bytes(engine.clock.salt()[:8], 'big')"),
+    ),
+    mutant(
+        "refused-calls-elsewhere-pass",
+        "an answer of a call made elsewhere counts as accepted though it was refused",
+        PLAYBOOKS + "test_a_program_that_makes_the_call_itself_asks_for_the_model_and_tells_the_outcome[sqlite]",
+        "perdure.api.sync.playbooks:Play.record_attempt",
+        ("bool(accepted)", "True"),
     ),
 )

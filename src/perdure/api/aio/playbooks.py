@@ -76,8 +76,11 @@ class AsyncPlaybooks(AsyncFacade):
     async def _save(self, saving: Protocol[Playbook]) -> Playbook:
         """Save a version, and write it to its file if the agent has a workspace."""
         made = await self._do(saving)
-        await self._do(update_files(self._engine, home_of(self._engine), under=f"{PLAYBOOKS}/"))
+        await self._update_files()
         return made
+
+    async def _update_files(self) -> None:
+        await self._do(update_files(self._engine, home_of(self._engine), under=f"{PLAYBOOKS}/"))
 
     async def _learn(self, name: str, run: Any, workflow: str | None, steps: Any) -> Playbook:
         if steps is not None:
@@ -130,7 +133,7 @@ class AsyncPlaybooks(AsyncFacade):
     async def delete(self, name: str) -> None:
         """Delete a playbook with its statistics. Plays in progress go on. Raises `PlaybookNotFound`."""
         await self._do(shelf.delete(self._engine, name))
-        await self._do(update_files(self._engine, home_of(self._engine), under=f"{PLAYBOOKS}/"))
+        await self._update_files()
 
     async def skill(self, name: str) -> str:
         """Return a playbook as the text of a SKILL.md, which coding agents can load."""
@@ -212,7 +215,7 @@ class AsyncPlay(AsyncRun):
         if self._plan is None:
 
             async def make() -> dict[str, Any]:
-                made: dict[str, Any] = await self._do(play.make_plan(self._engine, self._name, self._rules))
+                made: dict[str, Any] = await self._do(play.make_plan(self._core, self._name, self._rules))
                 return made
 
             recorded = await self.step(make, name=f"playbook {self._name}: plan", id="playbook-plan")

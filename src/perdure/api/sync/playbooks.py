@@ -73,8 +73,11 @@ class Playbooks(Facade):
     def _save(self, saving: Protocol[Playbook]) -> Playbook:
         """Save a version, and write it to its file if the agent has a workspace."""
         made = self._do(saving)
-        self._do(update_files(self._engine, home_of(self._engine), under=f"{PLAYBOOKS}/"))
+        self._update_files()
         return made
+
+    def _update_files(self) -> None:
+        self._do(update_files(self._engine, home_of(self._engine), under=f"{PLAYBOOKS}/"))
 
     def _learn(self, name: str, run: Any, workflow: str | None, steps: Any) -> Playbook:
         if steps is not None:
@@ -127,7 +130,7 @@ class Playbooks(Facade):
     def delete(self, name: str) -> None:
         """Delete a playbook with its statistics. Plays in progress go on. Raises `PlaybookNotFound`."""
         self._do(shelf.delete(self._engine, name))
-        self._do(update_files(self._engine, home_of(self._engine), under=f"{PLAYBOOKS}/"))
+        self._update_files()
 
     def skill(self, name: str) -> str:
         """Return a playbook as the text of a SKILL.md, which coding agents can load."""
@@ -207,7 +210,7 @@ class Play(Run):
         if self._plan is None:
 
             def make() -> dict[str, Any]:
-                made: dict[str, Any] = self._do(play.make_plan(self._engine, self._name, self._rules))
+                made: dict[str, Any] = self._do(play.make_plan(self._core, self._name, self._rules))
                 return made
 
             recorded = self.step(make, name=f"playbook {self._name}: plan", id="playbook-plan")

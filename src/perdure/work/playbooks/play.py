@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -24,9 +26,6 @@ from perdure.work.playbooks.definition import Playbook
 from perdure.work.playbooks.page import RenderedStep
 from perdure.work.playbooks.shelf import Lesson
 from perdure.work.playbooks.statistics import AttemptOutcome
-
-if TYPE_CHECKING:
-    from perdure.kernel.engine import Engine
 
 _TYPICAL = (1000, 300)
 """Tokens in and out of a typical call, to compare the prices of models that were never tried."""
@@ -68,17 +67,24 @@ def check_rules(tiers: object, target: object, explore: object, tier: object) ->
     return ChoiceRules(tuple(tiers), float(target), bool(explore), str(tier or ""))
 
 
-def make_plan(engine: Engine, name: str, rules: ChoiceRules) -> Protocol[dict[str, Any]]:
+def make_plan(run: RunCore, name: str, rules: ChoiceRules) -> Protocol[dict[str, Any]]:
     """Choose the tiers of every step. Runs in a step of the play, so that a resumed play keeps the choice."""
+    engine = run.engine
     book = yield from shelf.get(engine, name)
     record = yield from shelf.read_record(engine, book)
-    seed = int.from_bytes(engine.clock.salt()[:8], "big")
+    seed = _seed_of(engine.name, book, run.id)
     listed: dict[str, float | None] = yield Read(_list_prices, (rules.tiers, engine.clock))
     choices = [choose(step.name, rules, record.evidence(step.name), listed.get, seed) for step in book.steps]
     yield from shelf.count_play(engine, book, rules.tiers, choices)
     plan = PlayPlan(book, {choice.step: choice for choice in choices}, seed)
     made: dict[str, Any] = msgspec.to_builtins(plan)
     return made
+
+
+def _seed_of(agent: str, book: Playbook, run_id: str) -> int:
+    """Return the seed of a play. A plan that was lost in a crash draws the same again, so a kill changes no choice."""
+    text = json.dumps([agent, book.name, book.version, run_id])
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
 def _list_prices(tiers: Sequence[str], clock: Clock) -> dict[str, float | None]:
