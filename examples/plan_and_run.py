@@ -1,38 +1,39 @@
-"""Plan with the strong model, run with the cheap one: the plan is paid for once and kept, each run follows it.
+"""Plan with the strong model, run with the cheap one: the first report is the playbook for all others.
 
-A weak answer goes to the strong model. Kill it at any moment and start it again. To see it again: rm -r planner.db*
+An answer that fails its check goes to the strong model. Kill it at any moment and start it again: nothing is paid or
+counted twice. To see it again: rm -r planner.db* calls.txt
 """
 
 from __future__ import annotations
 
 import os
 
-from perdure import Agent
+from perdure import Agent, Run
 
 agent = Agent("planner", store=os.environ.get("PERDURE_URL", "planner.db"))
+PRICES = {"cheap": 0.001, "strong": 0.06}
 
 
-@agent.step  # an answer is paid for once, then remembered
-def ask(model: str, prompt: str) -> str:
+def ask(run: Run, model: str, prompt: str) -> str:
     with open("calls.txt", "a") as calls:  # what really happens: a call of your provider's SDK
         calls.write(f"{model}: {prompt}\n")
-    if prompt.startswith("Plan"):
-        return "read the accounts\nlist the risks\nwrite the summary"
-    return "" if (model, prompt) == ("cheap", "list the risks of Initech") else f"{prompt}: done"
+    run.usage(model=model, cost_usd=PRICES[model])
+    return "" if (model, prompt) == ("cheap", "list the risks of Initech") else f"{prompt}: done by {model}"
 
 
-def plan_for(job: str) -> list[str]:
-    with agent.run(f"plan: {job}") as run:  # a finished run only returns its result
-        run.result = ask("strong", f"Plan {job}").splitlines()
-    return run.result
+def report_on(company: str) -> None:
+    name, inputs = f"report on {company}", {"company": company}
+    with agent.playbooks.run("report", name, inputs=inputs, tiers=["cheap", "strong"]) as play:
+        for step in play.steps():  # prompt your model with step.render()
+            task = f"{step.name} of {company}"
+            play.result = step.attempt(lambda tier, task=task: ask(play, tier, task), verify=bool)
 
 
 if __name__ == "__main__":
-    plan = plan_for("a company report")
-    for company in ("Acme", "Globex", "Initech"):
-        with agent.run(f"report on {company}") as run:
-            for task in run.each(plan):
-                answer = ask("cheap", f"{task} of {company}") or ask("strong", f"{task} of {company}")
-                run.state[task] = answer  # lands with its task, or not at all
-            run.result = f"{company}: {len(run.state)} parts"
-        print(run.result)
+    with agent.run("first report", input={"company": "Acme"}) as run:  # the strong model works it out, once
+        for task in ("read the accounts", "list the risks", "write the summary"):
+            run.step(lambda task=task: ask(run, "strong", f"{task} of Acme"), name=task)
+    agent.playbooks.learn("report", run="first report")
+    for customer in ("Globex", "Initech", "Umbrella", "Hooli"):
+        report_on(customer)
+    print(agent.playbooks.report("report"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -177,7 +178,7 @@ def test_a_plan_that_was_lost_in_a_crash_is_drawn_the_same_again(store_url: str,
     kill_at(program, Site.STEP_DONE, CommitMoment.BEFORE)
     results = []
     for url in (store_url, file_url + ".calm"):
-        assert run_in_child(lambda: program(url)) == 0
+        assert run_in_child(partial(program, url)) == 0
         with Agent("tester", store=url) as agent:
             results.append(agent.runs.result("one"))
     assert results[0] == results[1] and results[0]["a"] != results[0]["b"]

@@ -113,15 +113,24 @@ def sessions(example: Program) -> None:
 
 
 def plan_and_run(example: Program) -> None:
-    example.killed_at(Site.STEP_DONE, AFTER, 1)  # the plan is paid for
-    example.killed_at(Site.STEP_DONE, BEFORE, 4)
-    example.killed_at(Site.ITEM_DONE, BEGUN, 5)
-    assert example.survive(seed=7, most=30)[-1] == "Initech: 3 parts"
+    example.killed_at(Site.STEP_DONE, AFTER, 3)  # the strong model's work is paid for
+    example.killed_at(Site.STEP_DONE, BEFORE, 5)  # in the middle of a play: an attempt is lost
+    example.killed_at(Site.STEP_DONE, BEFORE, 1)
+    report = example.survive(seed=7, most=60)
+    assert report[0] == "playbook report, version 1: 4 plays"
+    assert [line.partition(" (")[0] for line in report[1:6]] == [
+        "  read the accounts, cheap: 4 of 4",
+        "  list the risks, cheap: 3 of 4",
+        "  list the risks, strong: 1 of 1",
+        "  list the risks: 1 escalation",
+        "  write the summary, cheap: 4 of 4",
+    ]
+    assert "saved 90% against strong alone" in report[6]
     tasks = ("read the accounts", "list the risks", "write the summary")
-    cheap = [f"cheap: {task} of {company}" for company in ("Acme", "Globex", "Initech") for task in tasks]
-    expected = [*cheap, "strong: Plan a company report", "strong: list the risks of Initech"]
-    example.at_most_again("calls.txt", expected)
-    assert example.outside("calls.txt").count("strong: Plan a company report") == 1
+    cheap = [f"cheap: {task} of {name}" for name in ("Globex", "Initech", "Umbrella", "Hooli") for task in tasks]
+    strong = [f"strong: {task} of Acme" for task in tasks]
+    example.at_most_again("calls.txt", [*cheap, *strong, "strong: list the risks of Initech"])
+    assert example.finish() == report, "nothing is counted again"
 
 
 def cron_job(example: Program) -> None:

@@ -8,6 +8,7 @@ import random
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -111,8 +112,7 @@ def survive(program: Callable[[], None], seed: int) -> int:
         program()
 
     for kills in range(KILLS_MAX):
-        moments = chance.randint(1, MOMENTS_MAX)
-        status = run_in_child(lambda: doomed(moments))
+        status = run_in_child(partial(doomed, chance.randint(1, MOMENTS_MAX)))
         if status == 0:
             return kills
         assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL

@@ -7,6 +7,13 @@ from tests.mutations.mutant import mutant
 
 PLAYBOOKS = "conformance/test_playbooks.py::"
 
+COUNTED_OUTSIDE = """(
+    self._play._do(shelf.count_attempt(
+        self._play._engine, self._plan.playbook, self.name, tier, play.AttemptOutcome(recorded['accepted'], 0, True)
+    )),
+    PlayAttempt(recorded['answer'], recorded['accepted']),
+)[1]"""
+
 MUTANTS = (
     mutant(
         "refused-answers-pass",
@@ -34,12 +41,7 @@ MUTANTS = (
         "a resumed play counts its finished attempts again",
         "crash/test_playbooks.py::test_killed_plays_come_to_what_undisturbed_ones_do[sqlite-sync]",
         "perdure.api.sync.playbooks:PlayStep._run_step",
-        (
-            "PlayAttempt(recorded['answer'], recorded['accepted'])",
-            "(self._play._do(shelf.count_attempt(self._play._engine, self._plan.playbook, self.name, tier,"
-            " play.AttemptOutcome(recorded['accepted'], 0, True))),"
-            " PlayAttempt(recorded['answer'], recorded['accepted']))[1]",
-        ),
+        ("PlayAttempt(recorded['answer'], recorded['accepted'])", COUNTED_OUTSIDE),
         Edit(
             "perdure.work.playbooks.play:record_attempt",
             "shelf.count_attempt(run.engine, plan.playbook, attempt.step, attempt.tier, outcome)",

@@ -10,6 +10,7 @@ import msgspec
 from perdure.kernel.protocol import Protocol, Read
 from perdure.records import ModelUsage
 from perdure.run import prices
+from perdure.run.rehearse.verdict import plural
 from perdure.run.usage import format_dollars
 from perdure.work.playbooks import shelf
 from perdure.work.playbooks.definition import Playbook
@@ -194,7 +195,7 @@ def _cacheable(steps: Sequence[StepReport], at: int) -> float | None:
 
 
 def _lines(report: PlaybookReport) -> list[str]:
-    lines = [f"playbook {report.playbook}, version {report.version}: {report.plays:,} plays"]
+    lines = [f"playbook {report.playbook}, version {report.version}: {plural(report.plays, 'play')}"]
     for step in report.steps:
         for tier, one in step.tiers.items():
             low, high = one.interval
@@ -205,7 +206,7 @@ def _lines(report: PlaybookReport) -> list[str]:
                 f"  {step.step}, {tier}: {one.successes:,} of {one.tries:,} ({low:.0%} to {high:.0%}), {price}{drift}"
             )
         if step.escalations:
-            lines.append(f"  {step.step}: {step.escalations:,} escalations")
+            lines.append(f"  {step.step}: {plural(step.escalations, 'escalation')}")
     return [*lines, *_saving_lines(report)]
 
 
@@ -218,4 +219,4 @@ def _saving_lines(report: PlaybookReport) -> Iterator[str]:
     if report.cacheable:
         yield f"  prompt caches would save {format_dollars(report.cacheable)} more"
     if report.lessons:
-        yield f"  {report.lessons:,} corrections wait: `perdure playbooks lessons {report.playbook}`"
+        yield f"  {plural(report.lessons, 'correction')} to accept: `perdure playbooks lessons {report.playbook}`"
