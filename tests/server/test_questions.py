@@ -219,7 +219,8 @@ class World:
     def list(self) -> list[tuple[str, int]]:
         async def read() -> list[tuple[str, int]]:
             tenants = Tenants(self.store)
-            found = await Deliveries(await tenants.server_agent("default")).list()
+            with tenants.using():
+                found = await Deliveries(await tenants.server_agent("default")).list()
             await tenants.close()
             return [(one.status, one.attempts) for one in found.values()]
 
@@ -263,10 +264,11 @@ def test_a_claim_of_a_dead_server_ends_and_a_refused_notice_is_dead_at_last(
 
     async def claim() -> None:
         tenants = Tenants(store_url)
-        deliveries = Deliveries(await tenants.server_agent("default"))
-        [planned] = (await deliveries.list()).values()
-        assert await deliveries.claim(planned, world.now) is not None
-        assert await deliveries.claim(planned, world.now) is None
+        with tenants.using():
+            deliveries = Deliveries(await tenants.server_agent("default"))
+            [planned] = (await deliveries.list()).values()
+            assert await deliveries.claim(planned, world.now) is not None
+            assert await deliveries.claim(planned, world.now) is None
         await tenants.close()
 
     asyncio.run(claim())

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from perdure import Agent
+from perdure import Agent, RunWaiting
 from tests.conformance.kit import wait_until
 from tests.server.harness import Client, Server
 
@@ -179,7 +179,8 @@ def test_a_server_killed_around_its_write_carries_the_request_out_once(store_url
         server.start()
         client = server.client(key)
         told = client.post(path, body, {"idempotency-key": "k-1"})
-        assert (told.status, told.json()["code"]) == (409, "PD912") and "was carried out" in told.json()["detail"]
+        assert (told.status, told.json(), told.headers["idempotency-replayed"]) == (201, {"appended": 1}, "true")
+        assert client.post(path, body, {"idempotency-key": "k-1"}).body == told.body
         kept = client.post(path, body, {"idempotency-key": "k-2"})
         assert (kept.status, kept.headers["idempotency-replayed"]) == (201, "true")
         events = client.get(path).json()["events"]
@@ -188,6 +189,56 @@ def test_a_server_killed_around_its_write_carries_the_request_out_once(store_url
         assert len(client.get(talk).json()["messages"]) == 2
         audited = [one["operation"] for one in client.get("/v1/audit").json()["writes"]]
         assert sorted(audited) == ["append_event", "append_event", "create_turn"], "once for each write"
+    finally:
+        server.kill()
+
+
+WRITES: dict[str, tuple[str, dict[str, Any]]] = {
+    "state/n/count:incr": ("state.write:after#2", {"by": 5}),  # the claim of the key is the first write of state
+    "checkpoints": ("checkpoint.write:after", {"name": "c", "data": {"a": [1, 2]}, "labels": ["x"]}),
+    "workflows": ("workflow.write:after", {"name": "w", "steps": ["one", "two"]}),
+    "workflows/plan/steps/1:complete": ("workflow.write:after", {"result": 7, "note": "done"}),
+    "runs/r:send": ("run.signal:after", {"name": "go", "payload": 1}),
+}
+
+
+@pytest.mark.stores("sqlite")
+def test_the_answer_of_a_write_survives_a_crash_right_after_its_commit(store_url: str, tmp_path: Path) -> None:
+    """The retry is told what an undisturbed server would have told, and changes nothing."""
+    server, base = Server(store_url, tmp_path), "/v1/agents/a/"
+    secret = server.make_key("test")
+    with Agent("a", store=server.store) as agent:
+        agent.state.set("n", "count", 1)
+        agent.workflows.create("plan", ["one", "two"])
+        with pytest.raises(RunWaiting), agent.run("r", wait=0) as run:
+            run.wait_event("go")
+    try:
+        for path, (failpoint, body) in WRITES.items():
+            server.start(env={"PERDURE_FAILPOINT": failpoint})
+            with pytest.raises((OSError, http.client.HTTPException)):
+                server.client(secret).post(base + path, body, {"idempotency-key": path})
+            wait_until(lambda: server.died)
+            server.kill()
+        server.start()
+        client = server.client(secret)
+        told = {}
+        for path, (_, body) in WRITES.items():
+            reply = client.post(base + path, body, {"idempotency-key": path})
+            assert (reply.status // 100, reply.headers.get("idempotency-replayed")) == (2, "true"), (path, reply.body)
+            assert client.post(base + path, body, {"idempotency-key": path}).body == reply.body
+            told[path] = reply.json()
+        count, made, planned, step, _ = told.values()
+        assert count["value"] == client.get(base + "state/n/count").json()["value"] == 6
+        assert made["version"] == client.get(base + "checkpoints/c").json()["version"] == 1
+        assert planned == client.get(base + "workflows/w").json()
+        assert [step, "done"] == [client.get(base + "workflows/plan").json()["steps"][0], step["note"]]
+        more = {"name": "c", "data": {"a": [1, 2], "b": 3}}
+        assert client.post(base + "checkpoints", more).json()["version"] == 2
+        assert client.get(base + "checkpoints/c").json()["data"] == more["data"]
+        with agent.run("r", wait=0) as run:
+            assert run.wait_event("go") == 1
+            with pytest.raises(RunWaiting):
+                run.wait_event("go")
     finally:
         server.kill()
 

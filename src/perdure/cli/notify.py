@@ -86,7 +86,8 @@ def _with_deliveries(url: str | None, tenant: str, do: Callable[[Deliveries], Aw
     async def run() -> T:
         tenants = Tenants(locate(url))
         try:
-            return await do(Deliveries(await tenants.server_agent(tenant)))
+            with tenants.using():
+                return await do(Deliveries(await tenants.server_agent(tenant)))
         finally:
             await tenants.close()
 

@@ -9,7 +9,7 @@ import click
 from perdure.cli.output import CommandOutput
 from perdure.cli.store_option import add_common_options, repeat_options
 from perdure.errors import ExtraMissing
-from perdure.server.settings import HOST, PORT, ServerSettings
+from perdure.server.settings import HOST, OPEN_TENANTS, PORT, ServerSettings
 from perdure.store import locate
 from perdure.values.durations import seconds_of
 
@@ -30,6 +30,13 @@ from perdure.values.durations import seconds_of
 )
 @click.option("--public-url", metavar="URL", default="", help="The address of this server in links to people.")
 @click.option("--header-timeout", metavar="DURATION", default="10s", show_default=True, help="Cut slower connections.")
+@click.option(
+    "--open-tenants",
+    type=click.IntRange(1),
+    default=OPEN_TENANTS,
+    show_default=True,
+    help="Stores that stay open while nobody uses them.",
+)
 @add_common_options
 def serve(
     host: str,
@@ -41,6 +48,7 @@ def serve(
     notify: tuple[str, ...],
     public_url: str,
     header_timeout: str,
+    open_tenants: int,
     url: str | None,
     as_json: bool,
 ) -> int:
@@ -66,6 +74,7 @@ def serve(
         notify_secret=os.environ.get("PERDURE_NOTIFY_SECRET", ""),
         public_url=public_url,
         header_seconds_max=seconds_of(header_timeout, "--header-timeout"),
+        open_tenants=open_tenants,
     )
     out = CommandOutput(as_json)
     server.serve(settings, lambda bound: _announce(out, bound, url))

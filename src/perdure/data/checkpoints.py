@@ -19,6 +19,7 @@ from perdure.journal.trees.read import content
 from perdure.journal.trees.split import INLINE
 from perdure.kernel.agent_write import enclosing_buffer, land, write
 from perdure.kernel.names import check_storable_name
+from perdure.kernel.open_stream import is_recalling
 from perdure.kernel.protocol import Protocol, Read
 from perdure.kernel.scope import WriteBuffer, frame_of, list_buffered_writes
 from perdure.platform.failpoints import Site
@@ -195,7 +196,8 @@ def _make(engine: Engine, wanted: CheckpointRequest, commit: CommitWrites) -> Pr
             cache.forget(base.name)
             continue
         [made] = [landing for landing in landed if isinstance(landing, r.CheckpointMade)]
-        cache.remember(wanted.name, made.version, written)
+        if not is_recalling():  # else the earlier commit may have written it in another way
+            cache.remember(wanted.name, made.version, written)
         return made.version
 
 

@@ -152,6 +152,10 @@ class AppendAgentWrites(Append):
         self._asks = asks
         self.landed: tuple[records.AgentChange, ...] = ()
 
+    def recall(self, landed: Sequence[records.AgentChange]) -> None:
+        """Take over what an earlier unit like this one has committed, instead of committing it."""
+        self.landed = tuple(landed)
+
     def script(self) -> Script[int]:
         """Decide the writes and append the entries; append nothing if nothing changed."""
         asks = [ask for ask in self._asks if isinstance(ask, SetKey)]

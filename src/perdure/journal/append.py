@@ -11,7 +11,17 @@ from perdure.errors import JournalDamaged, LeaseLost
 from perdure.journal import chain
 from perdure.journal.project import project
 from perdure.platform.failpoints import Site
-from perdure.records import KIND_OF, EntryKind, Forked, JournalEntry, Record, StreamCompacted, decode, remains
+from perdure.records import (
+    KIND_OF,
+    AgentChange,
+    EntryKind,
+    Forked,
+    JournalEntry,
+    Record,
+    StreamCompacted,
+    decode,
+    remains,
+)
 from perdure.store.base import CommitProof, FinalBatch, Row, Rows, Script, Statement, UnitOfWork
 from perdure.values.clock import Clock
 from perdure.values.limits import SEAL_EVENTS
@@ -104,6 +114,9 @@ class Append(UnitOfWork[int]):
         own = [record for record, _ in self._bodies]
         self._companions = tuple(companions)
         self.set_records(own)
+
+    def recall(self, landed: Sequence[AgentChange]) -> None:
+        """Take over what an earlier unit like this one has committed, instead of committing it."""
 
     @property
     def accompanied(self) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 from perdure.errors import LeaseLost
 from perdure.journal.append import Append, Signer, StreamHead
 from perdure.kernel.protocol import Protocol, Read, Submit
-from perdure.records import Record
+from perdure.records import AgentChange, Record
 from perdure.store.base import Store, UnitOfWork
 from perdure.values.limits import SEAL_EVENTS
 
@@ -30,9 +30,17 @@ class CommitCompanion(msgspec.Struct, eq=False):
     store: Store
     records: tuple[Record, ...]
     landed: bool = False
+    earlier: tuple[AgentChange, ...] | None = None
+    """What an earlier attempt has committed: the next commit returns it as its own, and commits nothing."""
 
 
 COMPANION: ContextVar[CommitCompanion | None] = ContextVar("perdure_companion", default=None)
+
+
+def is_recalling() -> bool:
+    """Whether the caller makes the answer of an earlier commit again, so that nothing is committed."""
+    companion = COMPANION.get()
+    return companion is not None and companion.earlier is not None
 
 
 def commit_to_process_stream(
@@ -46,6 +54,10 @@ def commit_to_process_stream(
         joins = companion is not None and not companion.landed and companion.store is engine.store
         if joins and companion is not None and isinstance(unit, Append):
             unit.accompany(companion.records)
+            if companion.earlier is not None:
+                unit.recall(companion.earlier)
+                companion.landed = True
+                return unit
         try:
             yield Submit(unit)
         except LeaseLost:

@@ -10,6 +10,9 @@ from perdure.store import file_of, is_embedded, is_postgres, locate
 from perdure.store.postgres.url import SCHEMA_BYTES_MAX, parse
 
 DEFAULT_TENANT = "default"
+CONNECTIONS_MAX = 40
+"""Connections that a server opens to PostgreSQL, for all tenants together: two servers fit into its default of 100."""
+
 _TENANT = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
 _SCHEMA_PARAMETER = re.compile(r"([?&])schema=[^&]*(?:&|$)")
 
@@ -33,6 +36,14 @@ def tenant_url(store: str, tenant: str) -> str:
 def key_store_url(store: str) -> str:
     """Return the store of keys. It is not a tenant's, so that no tenant can write keys."""
     return _beside(store, "keys.db", "keys")
+
+
+def limit_connections(store: str) -> str:
+    """Return the store with a limit for the connections of all tenants, unless its URL sets one."""
+    url = locate(store)
+    if not is_postgres(url) or parse(url).process_connections:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}process_connections={CONNECTIONS_MAX}"
 
 
 def make_folder(url: str) -> str:

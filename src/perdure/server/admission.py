@@ -43,7 +43,8 @@ class Admission:
         began, answer = time.monotonic(), _Answer(send, scope["state"]["request_id"])
         self._services.metrics.under_way += 1
         try:
-            await self._perform(scope, receive, answer)
+            with self._services.tenants.using():
+                await self._perform(scope, receive, answer)
         finally:
             self._services.metrics.under_way -= 1
             self._note(scope, answer.status, time.monotonic() - began)

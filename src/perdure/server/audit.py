@@ -8,23 +8,39 @@ from contextlib import asynccontextmanager
 
 from perdure import records as r
 from perdure.api.aio import AsyncAgent
+from perdure.data.events.positions import parse_token
 from perdure.journal import objects
 from perdure.kernel.open_stream import COMPANION, CommitCompanion
+from perdure.records import AgentChange
 from perdure.server.access import Principal
 from perdure.server.tenants import Tenants
+from perdure.store.base import Store
 
 KIND = "http.write"
 PATH_CHARACTERS_MAX = 1000
 
 
+Changes = tuple[AgentChange, ...]
+
+
 @asynccontextmanager
 async def audit(
-    tenants: Tenants, principal: Principal, request_id: str, operation: str, method: str, path: str
+    tenants: Tenants,
+    principal: Principal,
+    request_id: str,
+    operation: str,
+    method: str,
+    path: str,
+    earlier: Changes | None = None,
 ) -> AsyncIterator[None]:
-    """Record a write: with its commit, or right after it if it commits in a way of its own."""
+    """Record a write: with its commit, or right after it if it commits in a way of its own.
+
+    With `earlier`, the write was committed before a crash: its commit returns these changes instead.
+    """
     agent = await tenants.server_agent(principal.tenant)
     payload = _describe(principal, request_id, operation, method, path)
     companion = await asyncio.to_thread(_make_companion, agent, payload)
+    companion.earlier = earlier
     token = COMPANION.set(companion)
     try:
         yield
@@ -59,13 +75,23 @@ def _make_companion(agent: AsyncAgent, payload: dict[str, str]) -> CommitCompani
     return CommitCompanion(engine.store, (r.Landed((event,)),))
 
 
-async def has_landed(tenants: Tenants, tenant: str, request_id: str, since: str) -> bool:
-    """Whether a request of an earlier process has written anything since a position of the audit log."""
+async def find_landed(tenants: Tenants, tenant: str, request_id: str, since: str) -> Changes | None:
+    """Return what a request of an earlier process has committed since a position of the audit log, if it has."""
     agent = await tenants.server_agent(tenant)
     async for event in agent.events.read(KIND, since=since):
         if event.payload["request_id"] == request_id:
-            return True
-    return False
+            return await asyncio.to_thread(_read_changes, agent._engine.store, event.position)
+    return None
+
+
+def _read_changes(store: Store, position: str) -> Changes:
+    """Return the changes before an entry of the audit log in the same commit; none if it is in a commit of its own."""
+    _, stream, seq, _ = parse_token(position)
+    for _, kind, _, body, _, _ in store.read("journal_entry", (stream, seq - 1)):
+        record = r.decode(kind, body) if body is not None else None
+        if isinstance(record, r.Landed):
+            return record.landed
+    return ()
 
 
 async def last_position(tenants: Tenants, tenant: str) -> str:

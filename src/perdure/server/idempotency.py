@@ -1,7 +1,8 @@
 """`Idempotency-Key`: a POST that is sent again is carried out once, even if the server was killed in between.
 
 The claim of a key is on disk before the request is carried out, its answer afterwards. After a crash between the two,
-the audit log tells whether the write landed: it is in the same commit.
+the audit log tells whether the write landed: it is in the same commit. The answer is then made again from the changes
+in that commit.
 """
 
 from __future__ import annotations
@@ -19,12 +20,17 @@ from starlette.responses import Response
 from perdure.errors import PerdureError, RequestInvalid, RequestRepeated, RequestUnfinished, VersionConflict
 from perdure.platform.process import Holder, identify_this_process, proven_dead
 from perdure.server.access import Principal
-from perdure.server.audit import has_landed, last_position
+from perdure.server.audit import Changes, find_landed, last_position
 from perdure.server.tenants import Tenants
 
 SPACE = "requests"
 KEPT = "24h"
+HEADERS_KEPT = ("content-type", "content-encoding", "etag", "vary")
 _KEY = re.compile(r"[!-~]{1,255}")
+
+
+Perform = Callable[[Changes | None], Awaitable[Response]]
+"""Carries a request out; with changes, makes the answer for a commit of an earlier process again."""
 
 
 class RequestClaim(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,14 +57,14 @@ class Idempotency:
         request: Request,
         principal: Principal,
         body: bytes,
-        perform: Callable[[], Awaitable[Response]],
+        perform: Perform,
         *,
         secret: bool = False,
     ) -> Response:
         """Perform a request, or return the answer of an equal one."""
         key = request.headers.get("idempotency-key")
         if key is None:
-            return await perform()
+            return await perform(None)
         if not _KEY.fullmatch(key):
             raise RequestInvalid("Idempotency-Key: use 1 to 255 printable ASCII characters without spaces")
         name = name_request(principal, key)
@@ -76,46 +82,50 @@ class Idempotency:
         principal: Principal,
         name: str,
         body: bytes,
-        perform: Callable[[], Awaitable[Response]],
+        perform: Perform,
         secret: bool,
     ) -> Response:
         state = (await self._tenants.server_agent(principal.tenant)).state
         fingerprint = _digest(request.method, request.url.path, request.url.query, body.hex())
         version = await state.version(SPACE, name)
         stored = await state.get(SPACE, name) if version else None
-        answer = None if stored is None else await self._recall(principal, _read(stored), fingerprint)
-        if answer is not None:
+        earlier = None if stored is None else _read(stored)
+        if earlier is not None and (answer := self._answer_of(earlier, fingerprint)) is not None:
             return answer
-        claim = RequestClaim(
-            fingerprint=fingerprint,
-            request_id=request.state.request_id,
-            position=await last_position(self._tenants, principal.tenant),
-            holder=identify_this_process(),
-        )
+        landed = None if earlier is None else await self._find_landed(principal, earlier)
+        if earlier is not None and landed is not None:
+            claim = msgspec.structs.replace(earlier, holder=identify_this_process())
+        else:
+            claim = await self._claim(request, principal, fingerprint)
         try:
             await state.set(SPACE, name, msgspec.to_builtins(claim), KEPT, if_version=version)
         except VersionConflict as error:
             raise _unfinished() from error
         try:
-            response = await perform()
-        except PerdureError:
+            response = await perform(landed)
+        except PerdureError as error:
+            if landed is not None:
+                raise _lost() from error
             await state.delete(SPACE, name)  # nothing was changed, so a corrected request may use the key
             raise
-        kept = msgspec.structs.replace(
-            claim,
-            status=response.status_code,
-            headers={}
-            if secret
-            else {
-                n: v for n, v in response.headers.items() if n in ("content-type", "content-encoding", "etag", "vary")
-            },
-            body=b"" if secret else bytes(response.body),
-        )
+        headers = {} if secret else {n: v for n, v in response.headers.items() if n in HEADERS_KEPT}
+        body = b"" if secret else bytes(response.body)
+        kept = msgspec.structs.replace(claim, status=response.status_code, headers=headers, body=body)
         await state.set(SPACE, name, msgspec.to_builtins(kept, builtin_types=(bytes,)), KEPT)
+        if landed is not None:
+            response.headers["idempotency-replayed"] = "true"
         return response
 
-    async def _recall(self, principal: Principal, claim: RequestClaim, fingerprint: str) -> Response | None:
-        """Return the kept answer; None if the request was claimed by a dead process and has changed nothing."""
+    async def _claim(self, request: Request, principal: Principal, fingerprint: str) -> RequestClaim:
+        return RequestClaim(
+            fingerprint=fingerprint,
+            request_id=request.state.request_id,
+            position=await last_position(self._tenants, principal.tenant),
+            holder=identify_this_process(),
+        )
+
+    def _answer_of(self, claim: RequestClaim, fingerprint: str) -> Response | None:
+        """Return the kept answer; None if the process that claimed the request is dead, and kept none."""
         if claim.fingerprint != fingerprint:
             raise RequestRepeated
         if claim.status and not claim.body:
@@ -127,12 +137,11 @@ class Idempotency:
             return Response(claim.body, claim.status, {**claim.headers, "idempotency-replayed": "true"})
         if claim.holder != identify_this_process() and not proven_dead(claim.holder, one_host=False):
             raise _unfinished()
-        if await has_landed(self._tenants, principal.tenant, claim.request_id, claim.position):
-            raise RequestUnfinished(
-                "the request was carried out, and its answer was lost when the server ended",
-                hint="read the resource to see the result; do not send the request again",
-            )
         return None
+
+    async def _find_landed(self, principal: Principal, claim: RequestClaim) -> Changes | None:
+        """Return what the request has changed; None if it has changed nothing."""
+        return await find_landed(self._tenants, principal.tenant, claim.request_id, claim.position)
 
 
 def name_request(principal: Principal, key: str) -> str:
@@ -142,6 +151,13 @@ def name_request(principal: Principal, key: str) -> str:
 
 def _unfinished() -> RequestUnfinished:
     return RequestUnfinished(hint="wait for its answer, then send the request again to get the same")
+
+
+def _lost() -> RequestUnfinished:
+    return RequestUnfinished(
+        "the request was carried out, and its answer was lost when the server ended",
+        hint="read the resource to see the result; do not send the request again",
+    )
 
 
 def _digest(*parts: str) -> str:

@@ -14,9 +14,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
-from perdure.errors import MethodRefused, RequestInvalid, RequestTooLarge, RequestTooSlow
+from perdure.errors import MethodRefused, RequestInvalid, RequestTooLarge, RequestTooSlow, RequestUnfinished
 from perdure.server.access import Principal, Role
-from perdure.server.audit import audit
+from perdure.server.audit import Changes, audit
 from perdure.server.calls import Answer, ApiCall, NoQuery
 from perdure.server.compression import compress
 from perdure.server.services import Services
@@ -61,6 +61,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
     audited: bool = True
     """Whether a write is noted in the audit log. Calls of an open run are not: the run's own journal has them."""
+    recalls: bool = False
+    """Whether the handler makes one commit with the audit entry in it, so that its answer can be made again."""
 
     @property
     def parameters(self) -> list[str]:
@@ -124,7 +126,9 @@ class ApiRoute(BaseRoute):
         query = decode_query(request, route.query)
         raw, body = await self._body(request)
 
-        async def perform() -> Response:
+        async def perform(earlier: Changes | None = None) -> Response:
+            if earlier is not None and not route.recalls:
+                raise RequestUnfinished
             call = ApiCall(request=request, services=services, principal=principal, path=path, query=query, body=body)
             with decode_as_dicts():
                 if not (route.writes and route.audited):
@@ -136,6 +140,7 @@ class ApiRoute(BaseRoute):
                     route.operation,
                     route.method,
                     request.url.path,
+                    earlier,
                 ):
                     return encode_answer(route, request, await route.handler(call))
 

@@ -42,7 +42,9 @@ class RunSessions:
         """Carry out one request of a session."""
         identity = ClientIdentity.parse(token)
         which = (engine.store.identity, engine.name, run_id, str(identity))
-        kept = self._kept.get(which) or self._keep(ClientSession(engine, run_id, identity))
+        kept = self._kept.get(which)
+        if kept is None or kept.session.engine.store is not engine.store:  # the store was closed meanwhile
+            kept = self._keep(ClientSession(engine, run_id, identity))
         self._kept.move_to_end(which)
         async with kept.lock:
             try:

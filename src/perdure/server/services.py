@@ -7,6 +7,7 @@ import asyncio
 import msgspec
 
 from perdure.server.access import OPEN_PRINCIPAL
+from perdure.server.addresses import limit_connections
 from perdure.server.idempotency import Idempotency
 from perdure.server.keys import KeyRing
 from perdure.server.metrics import Metrics
@@ -35,7 +36,8 @@ class Services(msgspec.Struct, frozen=True):
     @classmethod
     def open(cls, settings: ServerSettings) -> Services:
         """Make the services of a server. Stores are opened on first use."""
-        keys, tenants = KeyRing(settings.store), Tenants(settings.store)
+        store = limit_connections(settings.store)
+        keys, tenants = KeyRing(store), Tenants(store, settings.open_tenants)
         targets = [parse_target(url, settings.notify_secret) for url in settings.notify]
         return cls(
             settings,
@@ -51,7 +53,8 @@ class Services(msgspec.Struct, frozen=True):
     async def prepare(self) -> None:
         """Open the stores of keys and of the default tenant, so that a server that cannot serve does not start."""
         await self.keys.prepare()
-        await self.tenants.store(OPEN_PRINCIPAL)
+        with self.tenants.using():
+            await self.tenants.store(OPEN_PRINCIPAL)
         self.notifier.start(self.settings.public_url.rstrip("/") or self.settings.origin)
 
     async def close(self) -> None:

@@ -10,6 +10,7 @@ from perdure.errors import ListenRefused
 
 HOST = "127.0.0.1"
 PORT = 8321
+OPEN_TENANTS = 64
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +46,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     streams_max: int = 100
     """Streams that a key may hold open."""
     connections_max: int = 2000
+    open_tenants: int = OPEN_TENANTS
+    """Stores of tenants that stay open while nobody uses them."""
     notify: tuple[str, ...] = ()
     """Who is told about open questions: webhooks, Slack, mail. The URLs may contain secrets."""
     notify_secret: str = ""

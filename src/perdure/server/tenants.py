@@ -4,30 +4,68 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from perdure.api.aio import AsyncAgent
 from perdure.errors import NotAllowed
 from perdure.journal.retention_rules import OURS
 from perdure.kernel.engine import Engine, close_left
 from perdure.server.access import Principal
-from perdure.server.addresses import make_folder, tenant_url
+from perdure.server.addresses import DEFAULT_TENANT, make_folder, tenant_url
+from perdure.server.settings import OPEN_TENANTS
 from perdure.store.base import Store
 
-AGENTS_KEPT = 1000
-"""Agents that stay open. One that is used again later is opened again."""
+AGENTS_KEPT = 100
+"""Agents of a tenant that stay open. One that is used again later is opened again."""
 
 SERVER_AGENT = f"{OURS}server"
 """Owns what the server writes to a tenant's store for itself: the audit log."""
 
 
-class Tenants:
-    """Opens the stores of tenants on first use and keeps them open."""
+class OpenTenant:
+    """A tenant's store while it is open, and who uses it."""
 
-    def __init__(self, store: str) -> None:
+    __slots__ = ("agents", "engine", "lock", "users")
+
+    def __init__(self) -> None:
+        self.engine: Engine | None = None
+        self.agents: OrderedDict[str, AsyncAgent] = OrderedDict()
+        self.users = 0
+        """Requests and streams that are under way."""
+        self.lock = asyncio.Lock()
+        """Held while the store is opened or closed."""
+
+
+_HELD: ContextVar[list[OpenTenant]] = ContextVar("held")
+"""What the current request uses. Its tasks and threads see the same list."""
+
+
+class Tenants:
+    """Opens the stores of tenants on first use.
+
+    At most `kept` stay open without use: the one that was used longest ago is closed first. A store in use is never
+    closed, so requests and streams may bring the number above `kept`.
+    """
+
+    def __init__(self, store: str, kept: int = OPEN_TENANTS) -> None:
         self._store = store
-        self._engines: dict[str, Engine] = {}
-        self._agents: OrderedDict[tuple[str, str], AsyncAgent] = OrderedDict()
-        self._opening: dict[str, asyncio.Lock] = {}
+        self._kept = kept
+        self._open: OrderedDict[str, OpenTenant] = OrderedDict()
+        self._commits_of_closed = 0
+
+    @contextmanager
+    def using(self) -> Iterator[None]:
+        """Keep the stores open that are asked for inside, until the end."""
+        held: list[OpenTenant] = []
+        token = _HELD.set(held)
+        try:
+            yield
+        finally:
+            _HELD.reset(token)
+            for opened in held:
+                opened.users -= 1
 
     async def agent(self, principal: Principal, name: str) -> AsyncAgent:
         """Return an agent of the principal's tenant, which the key must be allowed to use."""
@@ -42,40 +80,89 @@ class Tenants:
 
     async def store(self, principal: Principal) -> Store:
         """Return the open store of the principal's tenant."""
-        return (await self._engine(principal.tenant)).store
+        return (await self._engine_of(self._hold(principal.tenant), principal.tenant)).store
 
     def open_stores(self) -> list[Store]:
         """Return the stores that are open now."""
-        return [engine.store for engine in self._engines.values()]
+        stores = []
+        for opened in self._open.values():
+            if opened.engine is not None and not opened.lock.locked():
+                _use(opened)
+                stores.append(opened.engine.store)
+        return stores
+
+    def is_open(self, tenant: str) -> bool:
+        """Whether the store of a tenant is open in this process."""
+        return tenant in self._open
 
     def count_commits(self) -> int:
         """Return the units of work that this process has committed to the stores of all tenants."""
-        return sum(store.commits for store in self.open_stores())
+        return self._commits_of_closed + sum(store.commits for store in self.open_stores())
 
     async def close(self) -> None:
         """Close every store: leases are released."""
-        urls = [engine.url for engine in self._engines.values()]
-        self._engines.clear()
-        self._agents.clear()
-        for url in urls:
-            await asyncio.to_thread(close_left, url)
+        for tenant, opened in list(self._open.items()):
+            opened.users = 0
+            await self._close(tenant, opened)
 
     async def _agent(self, tenant: str, name: str) -> AsyncAgent:
-        known = self._agents.get((tenant, name))
+        opened = self._hold(tenant)
+        engine = await self._engine_of(opened, tenant)
+        known = opened.agents.get(name)
         if known is None:
-            engine = await self._engine(tenant)
-            known = self._agents[tenant, name] = AsyncAgent(name, store=engine.url)
-            if len(self._agents) > AGENTS_KEPT:
-                self._agents.popitem(last=False)
-        self._agents.move_to_end((tenant, name))
+            known = opened.agents[name] = AsyncAgent(name, store=engine.url)
+            if len(opened.agents) > AGENTS_KEPT:
+                opened.agents.popitem(last=False)
+        opened.agents.move_to_end(name)
         return known
 
-    async def _engine(self, tenant: str) -> Engine:
+    def _hold(self, tenant: str) -> OpenTenant:
+        opened = self._open.setdefault(tenant, OpenTenant())
+        self._open.move_to_end(tenant)
+        _use(opened)
+        return opened
+
+    async def _engine_of(self, opened: OpenTenant, tenant: str) -> Engine:
         """Return an engine that keeps the store open. It is opened in a thread: that can take a while."""
-        async with self._opening.setdefault(tenant, asyncio.Lock()):
-            engine = self._engines.get(tenant)
-            if engine is None:
-                engine = Engine(SERVER_AGENT, store=make_folder(tenant_url(self._store, tenant)))
-                await asyncio.to_thread(lambda: engine.store)
-                self._engines[tenant] = engine
-            return engine
+        if opened.engine is not None and not opened.lock.locked():
+            return opened.engine
+        async with opened.lock:
+            engine = opened.engine or Engine(SERVER_AGENT, store=make_folder(tenant_url(self._store, tenant)))
+            await asyncio.to_thread(lambda: engine.store)
+            opened.engine = engine
+        await self._close_idle()
+        return engine
+
+    async def _close_idle(self) -> None:
+        """Close stores that nobody uses, beyond those that are kept. The default tenant's stays open."""
+        for tenant, opened in list(self._open.items()):
+            if len(self._open) <= self._kept:
+                return
+            if not opened.users and tenant != DEFAULT_TENANT:
+                await self._close(tenant, opened)
+
+    async def _close(self, tenant: str, opened: OpenTenant) -> None:
+        async with opened.lock:
+            if not opened.users:
+                await self._close_store(opened)
+        self._forget_closed(tenant)
+
+    async def _close_store(self, opened: OpenTenant) -> None:
+        engine, opened.engine = opened.engine, None
+        opened.agents.clear()
+        if engine is not None:
+            self._commits_of_closed += engine.store.commits
+            await asyncio.to_thread(close_left, engine.url)
+
+    def _forget_closed(self, tenant: str) -> None:
+        """Forget a tenant, unless a request has come meanwhile: that one opens the store again."""
+        opened = self._open.get(tenant)
+        if opened is not None and opened.engine is None and not opened.users:
+            del self._open[tenant]
+
+
+def _use(opened: OpenTenant) -> None:
+    held = _HELD.get()
+    if opened not in held:
+        held.append(opened)
+        opened.users += 1

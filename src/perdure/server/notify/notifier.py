@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from perdure.server.tenants import Tenants
 
 LOOK_SECONDS = 1.0
+LOOK_AT_CLOSED = 60
+"""Every how many looks the stores are opened that this process does not use."""
 AT_ONCE = 20
 QUESTIONS_MAX = 1000
 """Open questions of a tenant that are looked at; the others wait until some are answered."""
@@ -62,8 +65,10 @@ class Notifier:
             self._task = None
 
     async def _watch(self, origin: str) -> None:
-        while True:
+        for look in itertools.count():
             for tenant in {DEFAULT_TENANT, *(key.tenant for key in await self._keys.list())}:
+                if look % LOOK_AT_CLOSED and not self._tenants.is_open(tenant):
+                    continue
                 try:
                     await self.tend(tenant, origin)
                 except PerdureError as error:  # a store that is busy or away: the next look may find it
@@ -72,6 +77,10 @@ class Notifier:
 
     async def tend(self, tenant: str, origin: str) -> None:
         """Send what is due in one tenant, and forget what is answered."""
+        with self._tenants.using():
+            await self._tend(tenant, origin)
+
+    async def _tend(self, tenant: str, origin: str) -> None:
         agent = await self._tenants.server_agent(tenant)
         store = await self._tenants.store(msgspec.structs.replace(OPEN_PRINCIPAL, tenant=tenant))
         questions = {one.id: one for one in await asyncio.to_thread(list_inbox, store, "", "", QUESTIONS_MAX)}

@@ -133,6 +133,7 @@ ROUTES = (
         summary="Save a value under a name; the next version of it.",
         handler=create_checkpoint,
         role=Role.WRITER,
+        recalls=True,
         request=CreateCheckpoint,
         response=CreatedCheckpoint,
         status=201,

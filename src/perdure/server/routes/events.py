@@ -152,6 +152,7 @@ ROUTES = (
         summary="Append an event.",
         handler=append_event,
         role=Role.WRITER,
+        recalls=True,
         request=AppendEvent,
         response=AppendedEvents,
         status=201,

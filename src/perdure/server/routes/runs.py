@@ -337,6 +337,7 @@ ROUTES = (
         summary="Send an event to a run that waits for it, now or later.",
         handler=send_event,
         role=Role.WRITER,
+        recalls=True,
         request=SendEvent,
         response=Accepted,
     ),

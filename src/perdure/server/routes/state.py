@@ -171,6 +171,7 @@ ROUTES = (
         summary="Add to a number atomically, starting from 0.",
         handler=increase_state,
         role=Role.WRITER,
+        recalls=True,
         request=AddToState,
         response=StateValue,
     ),

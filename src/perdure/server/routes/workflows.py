@@ -188,6 +188,7 @@ ROUTES = (
         summary="Create a workflow. With the same steps, the existing one is returned with its progress.",
         handler=create_workflow,
         role=Role.WRITER,
+        recalls=True,
         request=CreateWorkflow,
         response=WorkflowDetails,
         status=201,
@@ -216,6 +217,7 @@ ROUTES = (
             summary=summary,
             handler=_move(verb),
             role=Role.WRITER,
+            recalls=True,
             request=MoveStep,
             response=StepEntry,
         )

@@ -19,6 +19,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from perdure.errors import PerdureError, StoreBusy, StoreUnavailable
 from perdure.store.outage import ConnectionCut
 from perdure.store.permits import Gate
+from perdure.store.postgres.budget import budget_of
 from perdure.store.postgres.connection import PipelineConnection, RawStatement, wait_ready
 from perdure.store.postgres.errors import ServerError, join_lines
 from perdure.store.postgres.url import ServerAddress, unreadable
@@ -69,6 +70,9 @@ class ConnectionPool:
         self.before_waiting: Callable[[], object] = _nothing
         """Called by a thread that has to wait for a connection."""
         self._closed = False
+        self._budget = budget_of(place)
+        if self._budget is not None:
+            self._budget.join(self)
 
     @contextmanager
     def link(self, until: float) -> Iterator[PipelineConnection]:
@@ -105,9 +109,8 @@ class ConnectionPool:
         """Open a connection of its own for a long time, in the place of one of the pool's."""
         self._wait_for_permit()
         try:
-            with suppress(IndexError):  # none is idle
-                self.close_link(self._idle.pop())
-            link = self.connect(until, target)
+            self.close_one()
+            link = self.connect(until, target, lasting=True)
             try:
                 yield link
             finally:
@@ -138,7 +141,8 @@ class ConnectionPool:
 
     def release(self, link: PipelineConnection, good: bool) -> None:
         """Take a connection back; one that is not good is closed, and all idle ones with it."""
-        if good and link.usable and not self._closed:
+        wanted = self._budget is not None and self._budget.is_short
+        if good and link.usable and not self._closed and not wanted:
             self._idle.append(link)
         else:
             self.close_link(link)
@@ -148,16 +152,24 @@ class ConnectionPool:
 
     def close_link(self, link: PipelineConnection) -> None:
         """Close a connection from `connect`."""
+        known = link.connection in self._connections
         self._connections.discard(link.connection)
         link.close()
+        if known and self._budget is not None:
+            self._budget.leave()
+
+    def close_one(self) -> bool:
+        """Close an idle connection; False if none is idle."""
+        try:
+            self.close_link(self._idle.pop())
+        except IndexError:
+            return False
+        return True
 
     def clear(self) -> None:
         """Close the idle connections."""
-        while self._idle:
-            try:
-                self.close_link(self._idle.pop())
-            except IndexError:
-                return  # another thread has taken the last one
+        while self.close_one():
+            pass
 
     def close(self) -> None:
         """Close all connections; those in use when they are returned."""
@@ -176,8 +188,18 @@ class ConnectionPool:
                 os.dup2(nothing, connection.socket, inheritable=False)
         os.close(nothing)
 
-    def connect(self, until: float, target: str = "") -> PipelineConnection:
+    def connect(self, until: float, target: str = "", *, lasting: bool = False) -> PipelineConnection:
         """Open and configure a connection to the first host that accepts writes."""
+        if self._budget is None:
+            return self._connect(until, target)
+        self._budget.take(lasting=lasting)
+        try:
+            return self._connect(until, target)
+        except BaseException:
+            self._budget.leave()
+            raise
+
+    def _connect(self, until: float, target: str) -> PipelineConnection:
         failed = ConnectionCut("no host is named")
         patience = max(CONNECT_SECONDS_MIN, min(self.place.connect_seconds, until - time.monotonic()))
         for conninfo in self._attempts(target or self.place.target):

@@ -32,6 +32,8 @@ class ServerAddress(msgspec.Struct, frozen=True):
     """For people: without the password."""
     schema: str = SCHEMA
     pool_size: int = POOL_CONNECTIONS
+    process_connections: int = 0
+    """The limit for all stores of a process on this server together; 0 for none."""
     listen_url: str = ""
     """Where to LISTEN if the URL leads to a pooler."""
     statement_seconds: float = STATEMENT_SECONDS_MAX
@@ -41,7 +43,15 @@ class ServerAddress(msgspec.Struct, frozen=True):
     prepare: bool = True
 
 
-_OURS = ("schema", "pool_size", "listen_url", "statement_seconds", "reconnect_seconds", "prepare")
+_OURS = (
+    "schema",
+    "pool_size",
+    "process_connections",
+    "listen_url",
+    "statement_seconds",
+    "reconnect_seconds",
+    "prepare",
+)
 
 _LISTEN_URL = re.compile(r"[?&]listen_url=")
 _UNWRITTEN = re.compile(r"[\x00-\x20\x7f#]")
@@ -68,6 +78,7 @@ def parse(url: str) -> ServerAddress:
         shown=hide_password(url),
         schema=_schema(ours.get("schema", SCHEMA)),
         pool_size=_value(ours, "pool_size", int, POOL_CONNECTIONS, 1),
+        process_connections=_value(ours, "process_connections", int, 0, 1),
         listen_url=parse(ours["listen_url"]).target if ours.get("listen_url") else "",
         statement_seconds=_value(ours, "statement_seconds", float, STATEMENT_SECONDS_MAX, 0.1),
         reconnect_seconds=_value(ours, "reconnect_seconds", float, RECONNECT_SECONDS_MAX, 0.0),
