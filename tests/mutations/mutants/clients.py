@@ -80,8 +80,15 @@ MUTANTS = (
         "carried-out-again",
         "a request that a killed server has carried out is carried out again",
         REST + "test_a_server_killed_around_its_write_carries_the_request_out_once[sqlite]",
-        "perdure.server.idempotency:Idempotency._recall",
-        ("await has_landed(self._tenants, principal.tenant, claim.request_id, claim.position)", "False"),
+        "perdure.server.idempotency:Idempotency._find_landed",
+        ("await find_landed(self._tenants, principal.tenant, claim.request_id, claim.position)", "None"),
+    ),
+    mutant(
+        "answers-made-by-writing",
+        "a request is carried out again to make the answer that a crash has swallowed",
+        REST + "test_the_answer_of_a_write_survives_a_crash_right_after_its_commit[sqlite]",
+        "perdure.kernel.open_stream:commit_to_process_stream",
+        ("companion.earlier is not None", "False"),
     ),
     mutant(
         "readers-count-uses",
