@@ -238,7 +238,7 @@ def count_operations(found: Sequence[UnreachedOperation]) -> str:
 
 def plural(number: int, noun: str) -> str:
     """`1 item`, `2 items`."""
-    return f"{number} {noun}" + ("" if number == 1 else "s")
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def dollars(usage: Iterable[r.ModelUsage]) -> float:
