@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.mcp.http_bridge import HttpBridge
 from tests.mcp.test_tools import TOOLS
 from tests.server.harness import Server
 
@@ -38,6 +39,17 @@ def test_the_official_tool_finds_nothing_new(tmp_path: Path) -> None:
         server.kill()
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr
     for scenario in ("server-initialize", "ping", "tools-list", "resources-list", "prompts-list"):
+        assert f"✓ {scenario}: 1 passed" in done.stdout
+
+
+def test_the_example_server_of_the_tool_works_on_our_protocol(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.mcp.conformance_server", str(tmp_path / "a.db")]
+    options = ["--suite", "all", "--expected-failures", str(OURS / "expected-failures-stdio.yml")]
+    with HttpBridge(command) as bridge:
+        done = run_node(str(TOOL), "server", "--url", bridge.url, *options, folder=tmp_path)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr
+    assert done.stdout.count("✓") >= 25
+    for scenario in ("logging-set-level", "tools-call-with-logging", "tools-call-with-progress", "resources-subscribe"):
         assert f"✓ {scenario}: 1 passed" in done.stdout
 
 

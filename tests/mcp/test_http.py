@@ -12,6 +12,7 @@ import httpx2
 import pytest
 from mcp.client.client import Client as McpClient
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
 
 from perdure import Agent
 from tests.mcp.test_tools import READ_ONLY, TOOLS
@@ -85,6 +86,33 @@ def test_an_action_is_finished_with_its_ticket(server: Server) -> None:
     assert stolen["isError"]
     assert call(first, "finish_once", key="mail", result=1, ticket=begun["ticket"])["status"] == "done"
     assert call(second, "begin_once", key="mail")["result"] == 1
+
+
+async def test_a_client_without_a_handshake_subscribes(server: Server) -> None:
+    key = await asyncio.to_thread(server.make_key, "listener", "--agent", "listened")
+    http = httpx2.AsyncClient(headers={"authorization": f"Bearer {key}"})
+    uri = "perdure://memories"
+    async with http, McpClient(streamable_http_client(f"{server.origin}/mcp", http_client=http)) as client:
+        await client.call_tool("remember", {"text": "first"})
+        async with client.listen(resource_subscriptions=[uri]) as changes:
+            assert changes.honored.resource_subscriptions == [uri]
+            await client.call_tool("remember", {"text": "second"})
+            assert (await anext(changes)).uri == uri
+        with pytest.raises(MCPError, match="there is no resource"):
+            async with client.listen(resource_subscriptions=["perdure://nothing"]):
+                raise AssertionError
+
+
+def test_a_call_with_a_progress_token_is_answered_as_a_stream(server: Server) -> None:
+    client = server.writer("--agent", "long")
+    params = {"name": "remember", "arguments": {"text": "The user likes tea"}, "_meta": {"progressToken": 7}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    streamed = client.post("/mcp", message, {"accept": "application/json, text/event-stream"})
+    assert streamed.status == 200 and streamed.headers["content-type"].startswith("text/event-stream")
+    last = streamed.body.decode().strip().splitlines()[-1]
+    result = json.loads(last.removeprefix("data: "))["result"]
+    assert not result["isError"] and result["structuredContent"]["text"] == "The user likes tea"
+    assert client.post("/mcp", message, {"accept": "application/json"}).json()["result"]["isError"] is False
 
 
 def test_hostile_messages_are_refused(server: Server, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +15,8 @@ from mcp.client.client import Client
 from mcp.client.stdio import stdio_client
 
 from perdure import Agent
+from perdure.mcp.client_log import ClientLog
+from perdure.mcp.handshake import RpcError
 from tests.mcp.harness import StdioServer
 
 TOOLS = """wake_up remember recall forget get_state set_state save_checkpoint restore_checkpoint next_step complete_step
@@ -115,6 +118,28 @@ def test_errors_tell_the_model_what_to_do(tmp_path: Path) -> None:
         assert "read the key again" in server.refusal("set_state", key="a", value=2, if_version=7)
         answer = server.exchange("tools/call", {"name": "rember"})
         assert "remember" in answer["error"]["message"]
+        answer = server.exchange("prompts/get", {"name": "resume", "arguments": "r-1"})
+        assert answer["error"] == {"code": -32602, "message": "`arguments` must be an object"}
+
+
+def test_a_client_hears_warnings_once_it_has_chosen_a_level(tmp_path: Path) -> None:
+    heard: list[tuple[str, str]] = []
+    log = ClientLog(lambda method, params: heard.append((params["level"], params["data"])))
+    logger = logging.getLogger("perdure")
+    before = logger.level, [*logger.handlers]
+    try:
+        logger.warning("unheard")
+        with pytest.raises(RpcError, match="debug, info"):
+            log.choose({"level": "loud"})
+        assert log.choose({"level": "notice"}) == {}
+        logger.info("too low")
+        logger.warning("the lease of %s", "r1")
+        logger.log(logging.CRITICAL + 7, "gone")
+        assert log.choose({"level": "error"}) == {}
+        logger.warning("too low")
+    finally:
+        logger.level, logger.handlers = before
+    assert heard == [("warning", "the lease of r1"), ("alert", "gone")]
 
 
 @pytest.mark.parametrize("method", ["resources/subscribe", "subscriptions/listen"])

@@ -44,6 +44,9 @@ BROAD_EXCEPTS = {
     ("src/perdure/mcp/stdio_loop.py", "StdioLoop._answer"): (
         "logged and told to the client as an internal error: one bad request must not end the connection"
     ),
+    ("src/perdure/server/message_stream.py", "_answer"): (
+        "logged and told to the client as an internal error: the status of the answer has been sent"
+    ),
     ("src/perdure/hooks/client.py", "main"): "a hook must not break the session: logged, and the exit code is 0",
     ("src/perdure/hooks/server.py", "HookHelper._answer"): "told to the client, which logs it: the helper goes on",
     ("src/perdure/hooks/server.py", "main"): "the last boundary of a detached process: written to the log",

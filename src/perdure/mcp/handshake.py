@@ -44,28 +44,27 @@ class RpcError(Exception):
         return told if self.data is None else {**told, "data": self.data}
 
 
-def list_capabilities(subscribe: bool) -> dict[str, Any]:
-    """Return what the server offers."""
-    resources = {"subscribe": True} if subscribe else {}
-    return {"tools": {}, "resources": resources, "prompts": {}, "completions": {}}
+_OFFERED: dict[str, Any] = {"tools": {}, "resources": {}, "prompts": {}, "completions": {}}
+_CONNECTED: dict[str, Any] = {**_OFFERED, "resources": {"subscribe": True}, "logging": {}}
+"""What needs a connection that lasts. Over HTTP every request stands alone."""
 
 
-def answer_initialize(params: dict[str, Any], subscribe: bool) -> dict[str, Any]:
+def answer_initialize(params: dict[str, Any], connected: bool) -> dict[str, Any]:
     """Answer `initialize`: the version of the client if it is known, else the newest."""
     wanted = params.get("protocolVersion")
     return {
         "protocolVersion": wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1],
-        "capabilities": list_capabilities(subscribe),
+        "capabilities": _CONNECTED if connected else _OFFERED,
         "serverInfo": SERVER_INFO,
         "instructions": INSTRUCTIONS,
     }
 
 
-def answer_discover(subscribe: bool) -> dict[str, Any]:
-    """Answer `server/discover`."""
+def answer_discover() -> dict[str, Any]:
+    """Answer `server/discover`. A client of these revisions subscribes by a request that goes on."""
     return {
         "supportedVersions": list(ENVELOPE_VERSIONS),
-        "capabilities": list_capabilities(subscribe),
+        "capabilities": {**_OFFERED, "resources": {"subscribe": True}},
         "instructions": INSTRUCTIONS,
         "_meta": {SERVER_KEY: SERVER_INFO},
     }

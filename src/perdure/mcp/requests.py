@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from perdure.errors import MemoryNotFound, PerdureError, ResourceNotFound, RunNotFound
-from perdure.mcp import data_tools, memory_tools, once_tools, people_tools, work_tools
+from perdure.mcp.catalog import PERDURE, McpCatalog
 from perdure.mcp.handshake import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -19,26 +19,21 @@ from perdure.mcp.handshake import (
     complete_result,
     read_envelope,
 )
-from perdure.mcp.prompts import PROMPTS, complete, get_prompt
-from perdure.mcp.resources import RESOURCES, TEMPLATES, read_resource
-from perdure.mcp.tool import McpCaller, McpTool
+from perdure.mcp.tool import McpCaller
 from perdure.values.codec.decoder import decode_as_dicts
 from perdure.values.hints import did_you_mean
-
-TOOLS: Mapping[str, McpTool] = {
-    tool.name: tool
-    for module in (memory_tools, data_tools, work_tools, people_tools, once_tools)
-    for tool in module.TOOLS
-}
 
 
 class McpRequests:
     """Answers requests for one caller."""
 
-    def __init__(self, caller: McpCaller, *, may_write: bool = True, subscribe: bool = False) -> None:
+    def __init__(
+        self, caller: McpCaller, catalog: McpCatalog = PERDURE, *, may_write: bool = True, connected: bool = False
+    ) -> None:
         self._caller = caller
+        self._catalog = catalog
         self._may_write = may_write
-        self._subscribe = subscribe
+        self._connected = connected
         self._methods: Mapping[str, Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]] = {
             "initialize": self._initialize,
             "server/discover": self._discover,
@@ -65,23 +60,24 @@ class McpRequests:
             return complete_result(method, await handler(params or {}), version)
 
     async def _initialize(self, params: dict[str, Any]) -> dict[str, Any]:
-        return answer_initialize(params, self._subscribe)
+        return answer_initialize(params, self._connected)
 
     async def _discover(self, params: dict[str, Any]) -> dict[str, Any]:
-        return answer_discover(self._subscribe)
+        return answer_discover()
 
     async def _ping(self, params: dict[str, Any]) -> dict[str, Any]:
         return {}
 
     async def _list_tools(self, params: dict[str, Any]) -> dict[str, Any]:
-        shown = [tool.describe() for tool in TOOLS.values() if tool.read_only or self._may_write]
+        shown = [tool.describe() for tool in self._catalog.tools.values() if tool.read_only or self._may_write]
         return {"tools": shown}
 
     async def _call_tool(self, params: dict[str, Any]) -> dict[str, Any]:
         name = str(params.get("name", ""))
-        tool = TOOLS.get(name)
+        tool = self._catalog.tools.get(name)
         if tool is None:
-            raise RpcError(INVALID_PARAMS, f"there is no tool {name[:80]!r}. {did_you_mean(name, TOOLS)}".rstrip())
+            hint = did_you_mean(name, self._catalog.tools)
+            raise RpcError(INVALID_PARAMS, f"there is no tool {name[:80]!r}. {hint}".rstrip())
         if not (tool.read_only or self._may_write):
             return _refuse(f"{name} needs a key with role writer; this key may only read. Nothing was changed.")
         try:
@@ -94,27 +90,30 @@ class McpRequests:
         except PerdureError as error:
             hint = f" What to do: {error.hint}." if error.hint else ""
             return _refuse(f"{name} failed [{error.code}]: {error.message}.{hint}")
-        return {"content": [{"type": "text", "text": answer.text}], "structuredContent": answer.data, "isError": False}
+        return {"content": answer.content, "structuredContent": answer.data, "isError": False}
 
     async def _list_resources(self, params: dict[str, Any]) -> dict[str, Any]:
-        return {"resources": [resource.describe() for resource in RESOURCES]}
+        return {"resources": list(self._catalog.resources)}
 
     async def _list_templates(self, params: dict[str, Any]) -> dict[str, Any]:
-        return {"resourceTemplates": list(TEMPLATES)}
+        return {"resourceTemplates": list(self._catalog.templates)}
 
     async def _read_resource(self, params: dict[str, Any]) -> dict[str, Any]:
         uri = str(params.get("uri", ""))
         try:
-            return {"contents": [await read_resource(self._caller.agent, uri)]}
+            return {"contents": [await self._catalog.read(self._caller.agent, uri)]}
         except (ResourceNotFound, RunNotFound, MemoryNotFound) as error:
             raise RpcError(RESOURCE_NOT_FOUND, error.message, {"uri": uri}) from error
 
     async def _list_prompts(self, params: dict[str, Any]) -> dict[str, Any]:
-        return {"prompts": [prompt.describe() for prompt in PROMPTS]}
+        return {"prompts": list(self._catalog.prompts)}
 
     async def _get_prompt(self, params: dict[str, Any]) -> dict[str, Any]:
+        name, arguments = str(params.get("name", "")), params.get("arguments") or {}
+        if not isinstance(arguments, dict):
+            raise RpcError(INVALID_PARAMS, "`arguments` must be an object")
         try:
-            return await get_prompt(self._caller.agent, str(params.get("name", "")), params.get("arguments") or {})
+            return await self._catalog.prompt(self._caller.agent, name, arguments)
         except (ResourceNotFound, RunNotFound) as error:
             raise RpcError(INVALID_PARAMS, error.message) from error
 
@@ -122,7 +121,7 @@ class McpRequests:
         ref, argument = params.get("ref"), params.get("argument")
         if not isinstance(ref, dict) or not isinstance(argument, dict):
             raise RpcError(INVALID_PARAMS, "completion needs `ref` and `argument`")
-        return {"completion": await complete(self._caller.agent, ref, argument)}
+        return {"completion": await self._catalog.complete(self._caller.agent, ref, argument)}
 
 
 def _refuse(text: str) -> dict[str, Any]:

@@ -101,10 +101,10 @@ def _answer_handshake(channel: StdioChannel, message: dict[str, Any]) -> bool:
     try:
         if method == "initialize":
             channel.client = str((params.get("clientInfo") or {}).get("name", ""))
-            channel.send_result(message["id"], answer_initialize(params, subscribe=True))
+            channel.send_result(message["id"], answer_initialize(params, connected=True))
         elif method == "server/discover":
             version = read_envelope(params)
-            channel.send_result(message["id"], complete_result(method, answer_discover(subscribe=True), version))
+            channel.send_result(message["id"], complete_result(method, answer_discover(), version))
         elif method == "ping":
             channel.send_result(message["id"], complete_result(method, {}, read_envelope(params)))
         else:

@@ -10,8 +10,12 @@ from typing import Any
 
 from perdure.api.aio import AsyncAgent
 from perdure.errors import PerdureError
+from perdure.mcp.catalog import PERDURE, McpCatalog
+from perdure.mcp.client_log import METHOD as LOG_METHOD
+from perdure.mcp.client_log import ClientLog
 from perdure.mcp.handshake import INTERNAL_ERROR, RpcError
 from perdure.mcp.once import OnceHolder
+from perdure.mcp.progress import find_token, report_progress
 from perdure.mcp.requests import McpRequests
 from perdure.mcp.stdio import StdioChannel
 from perdure.mcp.subscriptions import Subscriptions
@@ -27,14 +31,17 @@ CLOSE_SECONDS_MAX = 5.0
 class StdioLoop:
     """The connection of one client."""
 
-    def __init__(self, channel: StdioChannel, agent: str, store: str | None, options: str) -> None:
+    def __init__(
+        self, channel: StdioChannel, agent: str, store: str | None, options: str, catalog: McpCatalog = PERDURE
+    ) -> None:
         self._channel = channel
         self._agent = AsyncAgent(agent, store=store)
         label = f"mcp:{channel.client}" if channel.client else "mcp"
         holder = OnceHolder(f"mcp-{secrets.token_hex(12)}", identify_this_process(), label[:80])
         self._holder = holder
-        self._requests = McpRequests(McpCaller(self._agent, holder, options), subscribe=True)
-        self._subscriptions = Subscriptions(self._agent, channel)
+        self._requests = McpRequests(McpCaller(self._agent, holder, options), catalog, connected=True)
+        self._subscriptions = Subscriptions(self._agent, catalog.read, self._notify)
+        self._log = ClientLog(self._notify)
         self._tasks: dict[Any, asyncio.Task[None]] = {}
         self._heart: list[asyncio.Task[None]] = []
         """The task that renews the lease, once this session has begun an action."""
@@ -86,8 +93,10 @@ class StdioLoop:
         try:
             if method in self._subscriptions.METHODS:
                 result = await self._subscriptions.answer(id, method, params)
+            elif method == LOG_METHOD:
+                result = self._log.choose(params)
             else:
-                result = await self._requests.answer(method, params)
+                result = await self._perform(method, params)
                 self._hold(params)
             self._channel.send_result(id, result)
         except RpcError as error:
@@ -99,6 +108,13 @@ class StdioLoop:
         except Exception as error:  # the connection goes on
             warn("%s raised %r", method, error)
             self._channel.send_error(id, RpcError(INTERNAL_ERROR, f"internal error: {type(error).__name__}"))
+
+    async def _perform(self, method: str, params: Any) -> dict[str, Any]:
+        work, token = self._requests.answer(method, params), find_token(params)
+        return await (work if token is None else report_progress(work, token, self._notify))
+
+    def _notify(self, method: str, params: dict[str, Any]) -> None:
+        self._channel.send({"method": method, "params": params})
 
     def _hold(self, params: Any) -> None:
         if not self._heart and isinstance(params, dict) and params.get("name") == "begin_once":

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from hashlib import blake2b
 from typing import Any, ClassVar
 
 from perdure.api.aio import AsyncAgent
 from perdure.errors import PerdureError
 from perdure.mcp.handshake import INVALID_PARAMS, RpcError, complete_result, read_envelope
-from perdure.mcp.resources import read_resource
-from perdure.mcp.stdio import StdioChannel
+from perdure.mcp.progress import Notify
+from perdure.values.codec.decoder import decode_as_dicts
 
 LOOK_SECONDS = 1.0
 SUBSCRIPTIONS_MAX = 100
@@ -23,16 +23,25 @@ class Subscriptions:
 
     METHODS: ClassVar = frozenset({"resources/subscribe", "resources/unsubscribe", "subscriptions/listen"})
 
-    def __init__(self, agent: AsyncAgent, channel: StdioChannel) -> None:
+    def __init__(
+        self,
+        agent: AsyncAgent,
+        read: Callable[[AsyncAgent, str], Awaitable[dict[str, Any]]],
+        notify: Notify,
+        ending: asyncio.Event | None = None,
+    ) -> None:
         self._agent = agent
-        self._channel = channel
+        self._read = read
+        self._notify = notify
+        self._ending = ending or asyncio.Event()
+        """Ends `subscriptions/listen` with a result."""
         self._digests: dict[str, bytes] = {}
         self._single: set[str] = set()
         self._listening: dict[Any, frozenset[str]] = {}
         self._watch: asyncio.Task[None] | None = None
 
     async def answer(self, id: Any, method: str, params: Any) -> dict[str, Any]:
-        """Answer a request. `subscriptions/listen` ends when the client cancels it."""
+        """Answer a request. `subscriptions/listen` ends when the client cancels it, or the server stops."""
         version = read_envelope(params)
         given = params if isinstance(params, dict) else {}
         if method == "subscriptions/listen":
@@ -59,7 +68,7 @@ class Subscriptions:
         honoured = {"resourceSubscriptions": uris} if uris else {}
         self._notify("notifications/subscriptions/acknowledged", {"_meta": meta, "notifications": honoured})
         try:
-            await asyncio.Event().wait()
+            await self._ending.wait()
         finally:
             self._listening.pop(id, None)
 
@@ -75,8 +84,9 @@ class Subscriptions:
             self._watch = asyncio.create_task(self._look())
 
     async def _digest(self, uri: str) -> bytes:
-        text = (await read_resource(self._agent, uri))["text"]
-        return blake2b(text.encode("utf-8", "replace"), digest_size=16).digest()
+        with decode_as_dicts():
+            content = await self._read(self._agent, uri)
+        return blake2b(repr(content).encode("utf-8", "replace"), digest_size=16).digest()
 
     async def _look(self) -> None:
         while True:
@@ -97,6 +107,3 @@ class Subscriptions:
         for request, uris in self._listening.items():
             if uri in uris:
                 self._notify("notifications/resources/updated", {"uri": uri, "_meta": {SUBSCRIPTION_KEY: request}})
-
-    def _notify(self, method: str, params: dict[str, Any]) -> None:
-        self._channel.send({"method": method, "params": params})

@@ -27,6 +27,11 @@ class ToolAnswer(msgspec.Struct, frozen=True):
     text: str
     data: Mapping[str, Any]
 
+    @property
+    def content(self) -> list[dict[str, Any]]:
+        """The blocks for the model."""
+        return [{"type": "text", "text": self.text}]
+
 
 ToolHandler = Callable[[McpCaller, Any], Awaitable[ToolAnswer]]
 

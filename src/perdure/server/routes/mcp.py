@@ -11,6 +11,7 @@ import msgspec
 from starlette.responses import Response
 
 from perdure.errors import NotAllowed, RequestInvalid
+from perdure.mcp.catalog import PERDURE, TOOLS
 from perdure.mcp.handshake import (
     DEFAULT_AGENT,
     HEADER_MISMATCH,
@@ -23,11 +24,14 @@ from perdure.mcp.handshake import (
     read_envelope,
 )
 from perdure.mcp.once import OnceHolder
-from perdure.mcp.requests import TOOLS, McpRequests
+from perdure.mcp.progress import Notify, find_token, report_progress
+from perdure.mcp.requests import McpRequests
+from perdure.mcp.subscriptions import Subscriptions
 from perdure.mcp.tool import McpCaller
 from perdure.server.access import Role
 from perdure.server.audit import audit
 from perdure.server.calls import ApiCall
+from perdure.server.message_stream import MessageStream, StreamWork
 from perdure.server.routing import Route, decode_body, read_body
 from perdure.server.settings import is_loopback
 
@@ -40,6 +44,8 @@ STATUS = {
     METHOD_NOT_FOUND: 404,
 }
 """The HTTP status of errors, in revisions without a handshake. Others say 200."""
+EVENTS = "text/event-stream"
+LISTEN = "subscriptions/listen"
 
 
 class McpQuery(msgspec.Struct, frozen=True):
@@ -65,6 +71,13 @@ async def handle_message(call: ApiCall) -> Response:
     try:
         modern = bool(read_envelope(message.get("params")))
         _check_headers(call, message)
+        if message["method"] == LISTEN and modern:
+            return MessageStream(call, message["id"], await _listen(call, message))
+        token = find_token(message.get("params"))
+        if token is not None and EVENTS in call.request.headers.get("accept", ""):
+            return MessageStream(
+                call, message["id"], lambda notify: report_progress(_answer(call, message), token, notify)
+            )
         return _encode(message["id"], await _answer(call, message), modern)
     except RpcError as error:
         return _encode(message["id"], error, modern or error.code == UNSUPPORTED_VERSION)
@@ -87,12 +100,29 @@ async def _answer(call: ApiCall, message: dict[str, Any]) -> dict[str, Any]:
         return await requests.answer(message["method"], params)
 
 
+async def _listen(call: ApiCall, message: dict[str, Any]) -> StreamWork:
+    """Return the work of `subscriptions/listen`: it ends when the client leaves, or the server stops."""
+    agent = (await _make_caller(call)).agent
+
+    async def listen(notify: Notify) -> dict[str, Any]:
+        subscriptions = Subscriptions(agent, PERDURE.read, notify, call.services.stopping)
+        try:
+            return await subscriptions.answer(message["id"], LISTEN, message.get("params"))
+        finally:
+            subscriptions.close()
+
+    return listen
+
+
 async def _make_requests(call: ApiCall) -> McpRequests:
+    return McpRequests(await _make_caller(call), may_write=call.principal.role.includes(Role.WRITER))
+
+
+async def _make_caller(call: ApiCall) -> McpCaller:
     name = call.query.agent or call.principal.agent or DEFAULT_AGENT
     agent = await call.services.tenants.agent(call.principal, name)
     holder = OnceHolder(f"mcp-{secrets.token_hex(12)}", label=f"mcp:key {call.principal.key_id}")
-    caller = McpCaller(agent, holder, f" --agent {shlex.quote(name)}")
-    return McpRequests(caller, may_write=call.principal.role.includes(Role.WRITER))
+    return McpCaller(agent, holder, f" --agent {shlex.quote(name)}")
 
 
 def _check_origin(call: ApiCall) -> None:
