@@ -23,6 +23,7 @@ SUITE_SECONDS_MAX = {
     "adapters": 170,
     "server": 120,
     "mcp": 45,
+    "page": 60,
     "simulation": 160,
     "crash": 560,
     "postgres": 330,

@@ -71,7 +71,7 @@ FRAMEWORKS = frozenset(
 )
 """Packages of other projects. Only the adapter of a framework may import it."""
 
-SERVER_PACKAGES = frozenset({"starlette", "uvicorn"})
+SERVER_PACKAGES = frozenset({"jinja2", "markupsafe", "starlette", "uvicorn"})
 """Of `perdure[server]`: only the server has them, and the command that starts it imports it late."""
 
 SDK_TABLE = "perdure.values.codec.sdk_types"

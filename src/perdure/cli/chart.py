@@ -33,11 +33,11 @@ from perdure.cli.store_option import (
     run_argument,
 )
 from perdure.cli.timeline import describe
-from perdure.cli.timeline_rows import DOUBT, WAIT, WORK, RunTimeline, SectionOpening, TimelineBuilder, TimelineRow
 from perdure.journal.leases import lease_of
 from perdure.journal.trees.tolerant_read import tolerant
 from perdure.run.listing import RunSummary, children_of, find_runs, get_run
 from perdure.run.prices import NANOS
+from perdure.run.timeline import DOUBT, WAIT, WORK, RunTimeline, SectionOpening, TimelineBuilder, TimelineRow
 from perdure.run.usage import format_dollars, format_duration, usage_lines
 
 if TYPE_CHECKING:

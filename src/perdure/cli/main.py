@@ -39,6 +39,7 @@ COMMANDS = {
     "run": ("supervise", "Run a program, and restart it after a crash: it continues where it was."),
     "proxy": ("proxy", "Record the paid model calls of a program in any language, and never pay one twice."),
     "worker": ("worker", "Execute queued runs of an agent's tasks, including those of dead workers."),
+    "ui": ("ui", "Look at the runs of a store in a browser, and answer their questions."),
     "serve": ("serve", "Serve a store over HTTP: for any process, in any language, with a key."),
     "mcp": ("mcp", "Give an agent's memory to a model: the Model Context Protocol on standard input and output."),
     "connect": ("connect", "Give a coding agent a memory: add `perdure mcp` to the configuration of TOOL."),

@@ -10,25 +10,25 @@ import json
 import math
 import os
 import sys
-import unicodedata
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
+from perdure.values import visible
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.tree import Tree
+
+clean = visible.clean
 
 VALUE_CHARACTERS_MAX = 200
 """The length of a value on a screen; JSON has all of it."""
 
 WRAPPED_MIN = 20
 """The minimum width of a table's widest column."""
-
-_UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-"""Control, format (direction marks), surrogate, private and unassigned characters, line separators."""
 
 STYLES = {
     "finished": "green",
@@ -44,23 +44,6 @@ STYLES = {
     "unsigned": "yellow",
 }
 """The styles of cells that are exactly one of these words."""
-
-
-def clean(text: str) -> str:
-    r"""Escape control characters in text from a store.
-
-    >>> clean("\x1b[2Jgone\n")
-    '\\x1b[2Jgone\\n'
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_visible(character) for character in text)
-
-
-def _visible(character: str) -> str:
-    if unicodedata.category(character) not in _UNPRINTABLE:
-        return character
-    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def format_value(value: Any, limit: int = VALUE_CHARACTERS_MAX) -> str:

@@ -12,9 +12,19 @@ from urllib.parse import urlsplit
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from perdure.errors import NotAllowed, PerdureError, RequestInvalid, RequestTooSlow, ServerProblem, VersionConflict
+from perdure.errors import (
+    NotAllowed,
+    PerdureError,
+    RequestInvalid,
+    RequestTooSlow,
+    ResourceNotFound,
+    ServerProblem,
+    VersionConflict,
+)
 from perdure.server.access import OPEN_PRINCIPAL, Principal, authenticate
 from perdure.server.notify.links import ANSWER_PATH
+from perdure.server.page.page import admit_to_page
+from perdure.server.page.pages import is_page, problem_page
 from perdure.server.problems import problem_response
 from perdure.server.request_log import LOGGER, RequestLine, write_line
 from perdure.server.services import Services
@@ -51,7 +61,7 @@ class Admission:
 
     async def _perform(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         try:
-            principal = scope["state"]["principal"] = await self._admit(scope)
+            principal = await self._admit(scope)
             await self._app(scope, self._counted(receive, principal), answer.send)
         except VersionConflict as error:
             conditional = any(name in (b"if-match", b"if-none-match") for name, _ in scope["headers"])
@@ -70,12 +80,20 @@ class Admission:
         if "transfer-encoding" in headers and "content-length" in headers:
             raise RequestInvalid("the request has both Content-Length and Transfer-Encoding")
         if scope["path"] in OPEN_PATHS or scope["path"].startswith(ANSWER_PATH):
+            scope["state"]["principal"] = OPEN_PRINCIPAL
             return OPEN_PRINCIPAL
-        if self._services.settings.auth:
+        settings = self._services.settings
+        if settings.page_only or not settings.auth:
+            _refuse_strangers(connection)
+        if is_page(scope["path"]):
+            principal = await admit_to_page(scope, self._services)
+        elif settings.page_only:
+            raise ResourceNotFound("`perdure ui` serves only the page", hint="`perdure serve` has the API")
+        elif settings.auth:
             principal = await authenticate(connection, self._services.keys)
         else:
-            _refuse_strangers(connection)
             principal = OPEN_PRINCIPAL
+        scope["state"]["principal"] = principal
         self._services.quotas.count_request(principal)
         if headers.get("content-encoding", "identity") != "identity":
             raise RequestInvalid("compressed request bodies are not accepted", hint="send the body uncompressed")
@@ -145,7 +163,8 @@ class _Answer:
         """Answer with a problem; an answer that has begun is cut instead, so that it cannot look complete."""
         if self.status:
             raise ConnectionAbortedError("the answer had begun") from error
-        await problem_response(error, self._request_id, status)(scope, receive, self.send)
+        told = problem_page(error) if is_page(scope["path"]) else problem_response(error, self._request_id, status)
+        await told(scope, receive, self.send)
 
 
 def _refuse_strangers(connection: HTTPConnection) -> None:
@@ -153,4 +172,4 @@ def _refuse_strangers(connection: HTTPConnection) -> None:
     host = urlsplit(f"//{connection.headers.get('host', '')}").hostname or ""
     origin = connection.headers.get("origin")
     if not is_loopback(host) or (origin is not None and not is_loopback(urlsplit(origin).hostname or "")):
-        raise NotAllowed("a server with --no-auth answers only programs on this machine")
+        raise NotAllowed("a server without keys answers only programs on this machine")

@@ -9,6 +9,8 @@ from starlette.types import Receive, Scope, Send
 
 from perdure.errors import ResourceNotFound
 from perdure.server.admission import Admission
+from perdure.server.page.page import PageRoute
+from perdure.server.page.pages import MENU, PAGES
 from perdure.server.routes import ROUTES
 from perdure.server.routing import ApiRoute
 from perdure.server.services import Services
@@ -16,7 +18,9 @@ from perdure.server.services import Services
 
 def create_app(services: Services) -> Starlette:
     """Return the application for one server process. Its caller opens and closes the services."""
-    routes: list[BaseRoute] = [ApiRoute(route, services) for route in ROUTES]
+    routes: list[BaseRoute] = [PageRoute(page, services, MENU) for page in PAGES]
+    if not services.settings.page_only:
+        routes += [ApiRoute(route, services) for route in ROUTES]
     app = Starlette(routes=routes, middleware=[Middleware(Admission, services=services)])
     app.router.redirect_slashes = False
     app.router.default = _refuse_unknown_path

@@ -65,13 +65,14 @@ class KeyRing:
 
     def __init__(self, store: str, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._url = key_store_url(store)
-        self._agent = AsyncAgent("perdure:keys", store=self._url)
+        self.agent = AsyncAgent("perdure:keys", store=self._url)
+        """Owns the keys, and the sessions that they opened."""
         self._clock = clock
 
     async def prepare(self) -> None:
         """Create the store of the keys if it does not exist."""
         make_folder(self._url)
-        await self._agent.state.version(SPACE, "")
+        await self.agent.state.version(SPACE, "")
 
     async def create(
         self,
@@ -109,12 +110,12 @@ class KeyRing:
         """Return all keys, the oldest first. Revoked ones stay in the list."""
         if is_missing(self._url):
             return []
-        found = [_read_record(value) for _, value in await self._agent.state.items(SPACE)]
+        found = [_read_record(value) for _, value in await self.agent.state.items(SPACE)]
         return sorted(found, key=lambda record: (record.created_ms, record.id))
 
     async def find(self, id: str) -> KeyRecord:
         """Return one key."""
-        value = None if is_missing(self._url) else await self._agent.state.get(SPACE, id)
+        value = None if is_missing(self._url) else await self.agent.state.get(SPACE, id)
         if value is None:
             raise KeyNotFound(f"there is no key {id!r}")
         return _read_record(value)
@@ -141,19 +142,27 @@ class KeyRing:
         """Return the principal of a key. Every wrong key takes the same path and gets the same answer."""
         prefix, _, rest = token.partition("_")
         key_id, _, secret = rest.partition("_")
-        value = await self._agent.state.get(SPACE, key_id) if key_id.isascii() and key_id.isalnum() else None
+        value = await self.agent.state.get(SPACE, key_id) if key_id.isascii() and key_id.isalnum() else None
         record = None if value is None else _read_record(value)
         same = hmac.compare_digest(_hash(secret), record.hash if record is not None else _NO_HASH)
         if record is None or not same or prefix != PREFIX or not record.is_valid(self._clock.wall_ms()):
             raise Unauthenticated("the key is not valid")
-        return Principal(record.id, record.tenant, record.agent, record.role, record.requests_per_second)
+        return _principal_of(record)
+
+    async def recognize(self, id: str, hash: str) -> Principal | None:
+        """Return the principal of a key that was verified before; None once it was revoked, rotated or has expired."""
+        value = await self.agent.state.get(SPACE, id)
+        record = None if value is None else _read_record(value)
+        if record is None or record.hash != hash or not record.is_valid(self._clock.wall_ms()):
+            return None
+        return _principal_of(record)
 
     async def close(self) -> None:
         """Close the store of the keys."""
-        await self._agent.close()
+        await self.agent.close()
 
     async def _write(self, record: KeyRecord, if_version: int | None = None) -> None:
-        await self._agent.state.set(SPACE, record.id, msgspec.to_builtins(record), if_version=if_version)
+        await self.agent.state.set(SPACE, record.id, msgspec.to_builtins(record), if_version=if_version)
 
 
 def parse_rate(text: str) -> float:
@@ -175,6 +184,10 @@ def _hash(secret: str) -> str:
 
 def _key_of(id: str, secret: str) -> str:
     return f"{PREFIX}_{id}_{secret}"
+
+
+def _principal_of(record: KeyRecord) -> Principal:
+    return Principal(record.id, record.tenant, record.agent, record.role, record.requests_per_second)
 
 
 def _read_record(value: Any) -> KeyRecord:

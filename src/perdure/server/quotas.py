@@ -15,6 +15,8 @@ from perdure.server.settings import ServerSettings
 
 BUCKETS_KEPT = 10_000
 BYTE_BURST_SECONDS = 4.0
+ATTEMPT_BURST = 10.0
+_ATTEMPTS = "attempts to sign in"
 
 
 class _Bucket(msgspec.Struct):
@@ -47,6 +49,14 @@ class Quotas:
         """Count a request, or raise `QuotaExceeded`."""
         rate = principal.requests_per_second or self._settings.requests_per_second
         self._take(principal, "requests", 1.0, rate, max(1.0, rate))
+
+    def count_attempt(self, visitor: Principal, rate: float) -> None:
+        """Count an attempt to sign in, or raise `QuotaExceeded`. A few may come at once."""
+        self._take(visitor, _ATTEMPTS, 1.0, rate, ATTEMPT_BURST)
+
+    def forgive_attempt(self, visitor: Principal) -> None:
+        """Take back what an attempt has counted: its key was right."""
+        self._buckets[visitor.key_id, _ATTEMPTS].level += 1.0
 
     def count_bytes(self, principal: Principal, count: int) -> None:
         """Count bytes of a body, or raise `QuotaExceeded`."""

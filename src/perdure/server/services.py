@@ -13,6 +13,7 @@ from perdure.server.keys import KeyRing
 from perdure.server.metrics import Metrics
 from perdure.server.notify.notifier import Notifier
 from perdure.server.notify.targets import parse_target
+from perdure.server.page.sessions import Sessions
 from perdure.server.quotas import Quotas
 from perdure.server.run_sessions import RunSessions
 from perdure.server.settings import ServerSettings
@@ -31,6 +32,8 @@ class Services(msgspec.Struct, frozen=True):
     stopping: asyncio.Event
     """Set when the server begins to stop: streams end."""
     notifier: Notifier
+    sessions: Sessions
+    """Of people who look at the page."""
     run_sessions: RunSessions = msgspec.field(default_factory=RunSessions)
 
     @classmethod
@@ -48,13 +51,16 @@ class Services(msgspec.Struct, frozen=True):
             Idempotency(tenants),
             asyncio.Event(),
             Notifier(tenants, keys, targets, settings.notify_secret),
+            Sessions(settings, keys),
         )
 
     async def prepare(self) -> None:
-        """Open the stores of keys and of the default tenant, so that a server that cannot serve does not start."""
-        await self.keys.prepare()
+        """Open the stores of the default tenant and of keys, so that a server that cannot serve does not start."""
         with self.tenants.using():
             await self.tenants.store(OPEN_PRINCIPAL)
+        if self.settings.page_only:
+            return
+        await self.keys.prepare()
         self.notifier.start(self.settings.public_url.rstrip("/") or self.settings.origin)
 
     async def close(self) -> None:

@@ -52,6 +52,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Who is told about open questions: webhooks, Slack, mail. The URLs may contain secrets."""
     notify_secret: str = ""
     """Signs webhooks: `whsec_...`."""
+    page_only: bool = False
+    """Serve nothing but the page: `perdure ui`."""
+    page_token: str = ""
+    """Opens the first session of `perdure ui`, once."""
     public_url: str = ""
     """The address under which people reach the server, for links; by default the one that it listens on."""
 

@@ -34,7 +34,7 @@ MUTANTS = (
         "a-killed-effect-seems-done",
         "the picture of a run does not tell that an effect is in doubt",
         TIMELINE + "test_what_nobody_knows_stands_out",
-        "perdure.cli.timeline_rows:TimelineBuilder._close",
+        "perdure.run.timeline:TimelineBuilder._close",
         ('row.status, row.phase = ("in doubt", DOUBT)', 'row.status, row.phase = ("done", DOUBT)'),
     ),
     mutant(

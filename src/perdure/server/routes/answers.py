@@ -6,14 +6,13 @@ import asyncio
 from collections.abc import Mapping
 from urllib.parse import parse_qs, urlsplit
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from perdure.errors import AlreadyAnswered, NotAllowed, NothingToAnswer, RequestInvalid, ResourceNotFound, WrongValue
-from perdure.run.answers import RunAnswer
-from perdure.run.inbox import InboxQuestion, answer_question, find_question
+from perdure.run.inbox import answer_question, find_question
 from perdure.server.access import OPEN_PRINCIPAL, Principal, Role
+from perdure.server.answer_form import read_answer
 from perdure.server.answer_page import show_question, show_text
 from perdure.server.calls import ApiCall
 from perdure.server.notify.links import ANSWER_PATH, read_token
@@ -47,7 +46,7 @@ async def take(call: ApiCall) -> Response:
     engine = (await call.services.tenants.agent(principal, question.agent))._engine
     by = form.get("by", "").strip()[:200] or "somebody with the link"
     try:
-        await asyncio.to_thread(answer_question, engine, question, _read_answer(question, form), by)
+        await asyncio.to_thread(answer_question, engine, question, read_answer(question, form), by)
     except (AlreadyAnswered, NothingToAnswer) as error:
         return _closed(error)
     except (WrongValue, RequestInvalid) as error:
@@ -82,29 +81,6 @@ async def _read_form(request: Request) -> Mapping[str, str]:
         return {name: values[-1] for name, values in parse_qs(text, True, max_num_fields=FIELDS_MAX).items()}
     except ValueError as error:
         raise RequestInvalid("the form cannot be read") from error
-
-
-def _read_answer(question: InboxQuestion, form: Mapping[str, str]) -> RunAnswer:
-    text = form.get("answer", "").replace("\r\n", "\n")
-    if question.kind == "in_doubt":
-        verdict = form.get("verdict", "")
-        if verdict not in ("done", "retry", "fail"):
-            raise RequestInvalid("say whether it happened")
-        return RunAnswer(verdict, _read_result(text) if verdict == "done" else None)
-    if question.choices is None:
-        return RunAnswer("value", text)
-    number = form.get("choice", "")
-    if not (number.isascii() and number.isdigit() and len(number) < 9 and int(number) < len(question.choices)):
-        raise RequestInvalid("choose one of the answers")
-    return RunAnswer("value", question.choices[int(number)])
-
-
-def _read_result(text: str) -> object:
-    """Return the result of an effect: JSON, or else text."""
-    try:
-        return msgspec.json.decode(text) if text.strip() else None
-    except msgspec.DecodeError:
-        return text
 
 
 ROUTES = (

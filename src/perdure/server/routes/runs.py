@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from base64 import b64decode, b64encode
 from typing import Any
 
 import msgspec
 
-from perdure.errors import RequestInvalid
-from perdure.run.listing import NEWEST, ListPlace, RunSummary, list_runs
+from perdure.run.listing import RunSummary, list_runs
 from perdure.run.orders import RunOrder
 from perdure.server.access import Role
 from perdure.server.calls import ApiCall
 from perdure.server.routing import Handler, Route
+from perdure.server.run_cursor import make_run_cursor, read_run_cursor
 from perdure.server.values import from_json, to_json
-from perdure.server.views import PAGE, check_bigint, check_limit, format_ms, plain
+from perdure.server.views import PAGE, check_limit, format_ms, plain
 from perdure.store.base import Store
 
 PATH = "/v1/agents/{agent}/runs"
@@ -160,31 +159,13 @@ def _entry(run: RunSummary) -> RunEntry:
     )
 
 
-def _read_cursor(cursor: str | None) -> ListPlace:
-    """Return the place after which a page begins."""
-    if cursor is None:
-        return NEWEST
-    try:
-        at, stream, *queued = cursor.split(".")
-        agent, _, run = b64decode("".join(queued), b"-_", validate=True).decode().partition("\0")
-        return (check_bigint(int(at)), check_bigint(int(stream)), agent, run)
-    except ValueError as error:
-        raise RequestInvalid(f"cursor {cursor[:80]!r} is not one of ours") from error
-
-
-def _make_cursor(run: RunSummary) -> str:
-    """Return the cursor of the page after a run. Queued runs have no stream, so their names tell them apart."""
-    queued = "" if run.stream else "." + b64encode(f"{run.agent}\0{run.id}".encode(), b"-_").decode()
-    return f"{run.changed_at}.{run.stream}{queued}"
-
-
 async def _list(call: ApiCall, store: Store, agent: str | None) -> RunPage:
     """Read one page, and one run more to know whether there is another page."""
     query, limit = call.query, check_limit(call.query.limit)
     runs = await asyncio.to_thread(
-        list_runs, store, agent, query.status, limit=limit + 1, after=_read_cursor(query.cursor)
+        list_runs, store, agent, query.status, limit=limit + 1, after=read_run_cursor(query.cursor)
     )
-    more = _make_cursor(runs[limit - 1]) if len(runs) > limit else None
+    more = make_run_cursor(runs[limit - 1].place) if len(runs) > limit else None
     return RunPage([_entry(run) for run in runs[:limit]], more)
 
 

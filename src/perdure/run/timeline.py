@@ -1,4 +1,4 @@
-"""Turns the journal entries of a run into rows of `perdure timeline`. Values stay packed until a row is drawn."""
+"""Turns the journal entries of a run into rows over time. Values stay packed until a row is drawn."""
 
 from __future__ import annotations
 

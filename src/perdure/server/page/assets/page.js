@@ -1,0 +1,77 @@
+// What a page can do beyond reading: relative times, themes, keys, news of the live connection. Nothing here decides
+// anything: every action is a form or a link that works without this file.
+const $ = (selector, root = document) => root.querySelector(selector);
+const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
+
+const UNITS = [[86400, "d"], [3600, "h"], [60, "min"]];
+function ago(seconds) {
+  for (const [size, unit] of UNITS) if (seconds >= size) return `${Math.floor(seconds / size)} ${unit} ago`;
+  return seconds < 5 ? "just now" : `${Math.floor(seconds)} s ago`;
+}
+function showTimes() {
+  for (const one of $$("time[datetime]")) {
+    const at = new Date(one.dateTime), text = ago(Math.max(0, (Date.now() - at) / 1000));
+    if (one.textContent !== text) one.textContent = text;
+    if (!one.title) one.title = at.toLocaleString();
+  }
+}
+
+function toggleTheme() {
+  const root = document.documentElement;
+  const dark = getComputedStyle(root).colorScheme === "dark";
+  root.dataset.theme = dark ? "light" : "dark";
+  document.cookie = `perdure_theme=${root.dataset.theme}; path=/; max-age=31536000; samesite=strict`;
+}
+
+let here = -1, leader = "";
+const GO = { h: "/", r: "/runs", q: "/questions" };
+function move(by) {
+  const rows = $$("[data-row]");
+  if (!rows.length) return;
+  here = Math.min(rows.length - 1, Math.max(0, here + by));
+  for (const row of rows) row.classList.remove("here");
+  rows[here].classList.add("here");
+  $("a", rows[here])?.focus({ preventScroll: true });
+  rows[here].scrollIntoView({ block: "nearest" });
+}
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+  if (event.target.closest("input, select, textarea, dialog")) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
+  const go = leader === "g" ? GO[event.key] : undefined;
+  leader = event.key;
+  if (go) location.href = go;
+  else if (event.key === "j") move(1);
+  else if (event.key === "k") move(-1);
+  else if (event.key === "/" && $("[data-search]")) $("[data-search]").focus();
+  else if (event.key === "?") $("#help").showModal();
+  else return;
+  event.preventDefault();
+}
+
+function onLive() {
+  // Somebody who is filling in a form, or has a dialog open, is not disturbed: the next event brings everything.
+  document.addEventListener("htmx:sse:before:message", (event) => {
+    const live = $("#live");
+    if (live?.contains(document.activeElement) && document.activeElement.matches("input, textarea, select")) event.preventDefault();
+  });
+  document.addEventListener("htmx:sse:after:message", () => { showTimes(); document.dispatchEvent(new Event("page:shown")); });
+  document.addEventListener("htmx:sse:after:connection", (event) => {
+    $("#lost").hidden = true;
+    if (event.detail.connection.status === 401) $("#ended").hidden = false;
+  });
+  document.addEventListener("htmx:sse:error", (event) => {
+    const ended = event.detail.status === 401;
+    $("#ended").hidden = !ended;
+    $("#lost").hidden = ended;
+  });
+}
+
+for (const button of $$("[data-theme-toggle]")) { button.hidden = false; button.addEventListener("click", toggleTheme); }
+for (const button of $$("[data-help]")) { button.hidden = false; button.addEventListener("click", () => $("#help").showModal()); }
+document.addEventListener("keydown", onKey);
+onLive();
+showTimes();
+setInterval(showTimes, 5000);
