@@ -14,7 +14,7 @@ from perdure.server.page.render import link
 ROWS = 50
 
 
-class QuestionsQuery(msgspec.Struct, frozen=True):
+class InboxQuery(msgspec.Struct, frozen=True):
     """Which page."""
 
     after: str = ""
@@ -48,7 +48,7 @@ PAGE = Page(
     path="/questions",
     show=show_questions,
     template="questions.html",
-    query=QuestionsQuery,
+    query=InboxQuery,
     live=True,
     section="Questions",
 )

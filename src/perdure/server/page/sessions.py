@@ -76,7 +76,7 @@ class ProcessSessions:
         self._sessions.pop(name, None)
 
 
-class StoredSessions:
+class ServerSessions:
     """Sessions in the store of keys. Expired ones are deleted when somebody signs in."""
 
     def __init__(self, agent: AsyncAgent) -> None:
@@ -104,7 +104,7 @@ class Sessions:
         self._settings = settings
         self._keys = keys
         stored = settings.auth and not settings.page_only
-        self._place: SessionPlace = StoredSessions(keys.agent) if stored else ProcessSessions()
+        self._place: SessionPlace = ServerSessions(keys.agent) if stored else ProcessSessions()
         self._entry = settings.page_token
 
     @property
