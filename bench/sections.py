@@ -18,7 +18,7 @@ from .rows import Bar, Row, at_least, at_most, exactly
 RUNS = 64
 SLOW_SYNC_US = 2000
 BYTES_PER_STEP_MAX = 1.6 * 1024
-PYTHON_CALLS_MAX = {"step": 71, "effect": 155, "replayed step": 26}
+PYTHON_CALLS_MAX = {"step": 66, "effect": 144, "replayed step": 25}
 """How many functions of Perdure run for one of each."""
 
 MEMORY_DISK = Path("/dev/shm")  # noqa: S108  the RAM disk of the system; folders in it are made by tempfile

@@ -6,7 +6,7 @@ Keys are (path, qualified name of the function).
 from __future__ import annotations
 
 BROAD_EXCEPTS = {
-    ("src/perdure/store/group_commit.py", "Committer._commit_queue"): (
+    ("src/perdure/store/group_commit.py", "Committer._commit_batch"): (
         "not swallowed: whatever ended the transaction is raised again in every caller of the batch"
     ),
     ("src/perdure/store/postgres/loop_commits.py", "LoopCommits._go_on"): (

@@ -47,7 +47,7 @@ class Source:
         return self.module if is_package else self.module.rpartition(".")[0]
 
     def functions(self) -> Iterator[tuple[str, FunctionNode]]:
-        """Every function with its qualified name, as in `Committer._commit_queue`."""
+        """Every function with its qualified name, as in `Committer._commit_batch`."""
         yield from _functions(self.tree, "")
 
     def owner_of(self, node: ast.AST) -> str:

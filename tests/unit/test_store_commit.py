@@ -26,6 +26,7 @@ from perdure.platform import failpoints
 from perdure.platform.failpoints import CommitMoment, Site
 from perdure.store import open_store
 from perdure.store.base import Script, Statement, UnitOfWork
+from perdure.store.sqlite.watch import StoreWatch
 from perdure.values.clock import SYSTEM_CLOCK
 from tests.powerloss.vfs import NAME, LoggingVfs
 from tests.unit import child
@@ -404,7 +405,7 @@ def test_an_alarm_just_after_the_commit_leaves_the_head_where_it_is(
         raise Alarm
 
     with monkeypatch.context() as patched, pytest.raises(Alarm):
-        patched.setattr(store, "_check_commit", ring)
+        patched.setattr(StoreWatch, "check_after_commit", ring)
         store.submit(append(head, entry("first")))
     assert store.submit(append(head, entry("second"))) == head.seq
     assert [event.record.write.key for event in events(store, head)] == ["first", "second"]

@@ -64,10 +64,13 @@ class StreamHead:
 class Append(UnitOfWork[int]):
     """Append entries to one stream, in one commit with the objects they refer to and further statements."""
 
-    __slots__ = (
-        "_at", "_before", "_bodies", "_clock", "_companions",
-        "also", "head", "lane", "last", "objects", "seal", "signer", "site",
-    )  # fmt: skip
+    # Attributes of the class: most units keep these values, and setting each costs every step.
+    _companions: tuple[Record, ...] = ()
+    _before: tuple[int, bytes, int] | None = None
+    _at = 0
+    """The time of the first attempt: a retry after a lost answer must make the same entries."""
+    last = -1
+    """The index of the last entry among the statements."""
 
     def __init__(
         self,
@@ -88,16 +91,10 @@ class Append(UnitOfWork[int]):
         self.signer = signer
         self.seal = seal
         self._clock = clock
-        self._companions: tuple[Record, ...] = ()
         if len(records) == 1:  # nearly always
             self._bodies = [(records[0], clock.salt() + _ENCODE(records[0]))]
         else:
             self.set_records(records)
-        self._before: tuple[int, bytes, int] | None = None
-        self._at = 0
-        """The time of the first attempt: a retry after a lost answer must make the same entries."""
-        self.last = -1
-        """The index of the last entry among the statements."""
 
     def set_records(self, records: Sequence[Record]) -> None:
         """Set the records to append, each salted and encoded."""
@@ -125,22 +122,23 @@ class Append(UnitOfWork[int]):
 
     def script(self) -> Script[int]:
         """Append, project to the views, and seal when due. Returns the number of the last entry."""
-        head = self.head
-        before, sealed = head.seq, head.sealed
-        statements, seq, link = self.entries(before, head.chain)
-        proof = CommitProof(head.stream, seq, link) if seq > before else None
-        if self.signer is not None and (self.seal or seq - sealed >= SEAL_EVENTS):
+        head, signer = self.head, self.signer
+        before = head.seq, head.chain, head.sealed
+        statements, seq, link = self.entries(before[0], before[1])
+        proof = CommitProof(head.stream, seq, link) if seq > before[0] else None
+        if signer is not None and (self.seal or seq - before[2] >= SEAL_EVENTS):
             *rows, [(streams,)] = yield [*statements, Statement("count_streams")]
-            statements, sealed = FinalBatch([_seal(head, seq, link, streams, self.signer)]), seq
+            statements = FinalBatch([_seal(head, seq, link, streams, signer)])
             statements.proof = proof
             yield statements
+            head.sealed = seq
         else:
             statements.proof = proof
             rows = yield statements
         head.apply_answer(rows, self.last)
         # Move the head only now that this unit cannot fail by itself: the next unit of the batch builds on it.
-        self._before = before, head.chain, head.sealed
-        head.seq, head.chain, head.sealed = seq, link, sealed
+        self._before = before
+        head.seq, head.chain = seq, link
         return seq
 
     def entries(self, seq: int, link: bytes) -> tuple[FinalBatch, int, bytes]:

@@ -291,9 +291,10 @@ class RunCore:
 
         Returns PROCEED, or in a rehearsal a value that replaces the result: then nothing starts.
         """
-        self.check_open()
-        if self.leaving:
-            raise self.abandoned_error()
+        if self.finished or self.leaving or self.parking is not None or self.ledger.compaction or not self.root.alive:
+            self.check_open()
+            if self.leaving:
+                raise self.abandoned_error()
         return PROCEED
 
     def compare(

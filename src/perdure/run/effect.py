@@ -79,7 +79,8 @@ def _begin_or_go_on(
         )
     if run.finished:
         run.check_open()
-    run.check_not_left()
+    if not run.root.alive:
+        run.check_not_left()
     if run.has_orders:
         yield from stop_if_ordered(run)
     if recorded is not None:
@@ -106,7 +107,8 @@ def _settle_and_execute(
             yield from run.settle()
         if (stand_in := run.begin("effect", call.name, arguments, call=call)) is not PROCEED:
             return stand_in
-        check_budgets(run)
+        if run.account.budgets:
+            check_budgets(run)
         recorded, intent, objects = _intent_of(effect, call, arguments)
         try:
             if (plain := run.make_plain_commit(_INTENT, intent, objects)) is not None:

@@ -136,6 +136,8 @@ class CallSignature:
 
     def inject(self, kwargs: dict[str, Any], key: str, fence: int) -> dict[str, Any]:
         """Return the keyword arguments of an effect's body, with key and fencing token where it takes them."""
+        if self.key_name is None and self.fence_name is None:
+            return kwargs
         if self.wants_key(kwargs):
             kwargs = {**kwargs, str(self.key_name): key}
         if self.wants_fence(kwargs):

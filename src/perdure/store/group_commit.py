@@ -150,36 +150,32 @@ class Committer:
             with self._lead:
                 if self._batch:
                     self._settle(_interrupted_error(None))
-                if mine is None or not mine.settled:
-                    self._commit_queue(mine)
+                if mine is not None and mine.settled:
+                    return
+                batch, queue = self._batch, self._queue
+                while queue and len(batch) < BATCH_COMMITS_MAX:
+                    first = queue[0]
+                    # In this order, an interrupted ticket is in both lists, never in none.
+                    if not first.settled and not first.given_up:
+                        batch.append(first)
+                    queue.popleft()
+                if not batch:
+                    return
+                try:
+                    self._execute(batch)
+                except PerdureError as error:
+                    # The whole transaction failed: every caller gets the error.
+                    self._settle(error)
+                except BaseException as error:
+                    # An interrupt or a bug of one caller is not raised in the others.
+                    self._settle(error if len(batch) == 1 else _interrupted_error(error))
+                    if batch.ended or mine is not None:
+                        raise
+                else:
+                    self._settle(None)
         finally:
             if self._queue:
                 self._wake_next()
-
-    def _commit_queue(self, mine: CommitTicket | None) -> None:
-        batch, queue = self._batch, self._queue
-        while queue:
-            first = queue[0]
-            # In this order, an interrupted ticket is in both lists, never in none.
-            if not first.settled and not first.given_up:
-                batch.append(first)
-            queue.popleft()
-            if len(batch) == BATCH_COMMITS_MAX:
-                break
-        if not batch:
-            return
-        try:
-            self._execute(batch)
-        except PerdureError as error:
-            # The whole transaction failed: every caller gets the error.
-            self._settle(error)
-        except BaseException as error:
-            # An interrupt or a bug of one caller is not raised in the others.
-            self._settle(error if len(batch) == 1 else _interrupted_error(error))
-            if batch.ended or mine is not None:
-                raise
-        else:
-            self._settle(None)
 
     def _settle(self, failure: BaseException | None) -> None:
         """Settle every ticket of the batch; a failure counts only if the transaction has not ended."""

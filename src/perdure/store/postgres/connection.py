@@ -9,7 +9,7 @@ import os
 import select
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -227,25 +227,31 @@ def wait_ready(socket: int, wanted: int, until: float) -> bool:
             return False
 
 
-@cache
-def _kinds(types: tuple[type, ...]) -> tuple[int, ...]:
-    return tuple(int(kind is bytes) for kind in types)
+ValueEncoder = Callable[[Any], bytes | None]
 
 
 def _encode_args(args: tuple[Any, ...]) -> tuple[list[bytes | None], tuple[int, ...]]:
-    values: list[bytes | None] = []
-    for value in args:
-        if value is None or type(value) is bytes:
-            values.append(value)
-        elif isinstance(value, str):
-            values.append(value.encode())
-        elif type(value) is float:
-            values.append(repr(value).encode())
-        elif isinstance(value, Floats):
-            values.append(("{" + ",".join(map(repr, value.numbers)) + "}").encode())
-        else:
-            values.append(b"%d" % value)
-    return values, _kinds(tuple([type(value) for value in args]))
+    encoders, formats = _encoders(tuple(map(type, args)))
+    return [value if encode is None else encode(value) for encode, value in zip(encoders, args, strict=True)], formats
+
+
+@cache
+def _encoders(types: tuple[type, ...]) -> tuple[tuple[ValueEncoder | None, ...], tuple[int, ...]]:
+    """What encodes arguments of these types, and their formats. Statements have few different lists of types."""
+    return tuple(map(_encoder, types)), tuple(int(kind is bytes) for kind in types)
+
+
+def _encoder(kind: type) -> ValueEncoder | None:
+    """Return what encodes a value of this type; None if it is sent as it is."""
+    if kind is bytes or kind is type(None):
+        return None
+    if issubclass(kind, str):
+        return str.encode
+    if kind is float:
+        return lambda value: repr(value).encode()
+    if issubclass(kind, Floats):
+        return lambda value: ("{" + ",".join(map(repr, value.numbers)) + "}").encode()
+    return b"%d".__mod__
 
 
 def _read_server_message(connection: pq.abc.PGconn, error: Exception | None) -> str:

@@ -103,6 +103,8 @@ class LoopCommits:
         self._alone = alone
         self._queue: deque[CommitFuture] = deque()
         self._kicked = self._checking = False
+        self._lone = False
+        """Whether the last commit had one unit. Then no other task is expected to join the next one."""
         self._under_way: dict[int, _UnderWay] = {}
         """By socket."""
         self._in_threads = 0
@@ -112,7 +114,10 @@ class LoopCommits:
         """Queue a unit that has taken its turn; the future ends the turn and has its outcome."""
         future = CommitFuture(unit, asyncio.get_running_loop())
         self._queue.append(future)
-        self._send_soon()
+        if self._lone and not self._under_way and not self._kicked:
+            self._send()
+        else:
+            self._send_soon()
         return future
 
     def rescue(self) -> None:
@@ -148,6 +153,7 @@ class LoopCommits:
             if under_way >= UNDER_WAY_MAX or (under_way and len(self._queue) < OVERLAP_MIN):
                 return
             futures = self._take()
+            self._lone = len(futures) == 1
             link = self._pool.idle_link() if self._epoll is not None else None
             if link is not None:
                 self._depart(link, futures)

@@ -149,16 +149,17 @@ class DurabilityMark:
         self._start = _ENCODE((*self._prefix, None))[:-1]
         """The encoded start of a line that has one field more, the heads."""
         self._fd: int | None = None
-        self._written = MARK_BYTES_MAX
-        """Bytes written since the last check of its size, which is unknown at first."""
+        self._unchecked = 0
+        """Bytes that may be written before the next check of its size, which is unknown at first."""
 
     def write(self, entries: Sequence[MarkEntry]) -> None:
         """Append the entries of a commit. On a full disk the line is skipped: the commit itself has landed."""
         # Encoded as a `MarkedCommit`; tuples are faster to build, and fields at the end have defaults.
         if len(entries) == 1:  # nearly always
-            stream, seq, kind, _, _, link, _ = entries[0]
-            heads = ((stream, seq, seq, link[:LINK_BYTES]),)
-            if kind in _TOLD:
+            entry = entries[0]
+            seq = entry[1]
+            heads = ((entry[0], seq, seq, entry[5][:LINK_BYTES]),)
+            if entry[2] in _TOLD:
                 body = _ENCODE((*self._prefix, heads, *self._details(entries)))
             else:
                 body = self._start + _ENCODE(heads)
@@ -166,14 +167,14 @@ class DurabilityMark:
             told = self._details([entry for entry in entries if entry[2] in _TOLD])
             body = _ENCODE((*self._prefix, _heads_of(entries), *told))
         line = _pack_frame(MAGIC, crc32(body), len(body)) + body
-        self._written += len(line)
+        self._unchecked -= len(line)
         try:
-            if self._fd is None or self._written > MARK_BYTES_MAX // 8:
+            if self._fd is None or self._unchecked < 0:
                 self._append_checked(line)
             else:
                 os.write(self._fd, line)
         except OSError:
-            self._written = MARK_BYTES_MAX  # check the size before the next line
+            self._unchecked = 0  # check the size before the next line
 
     def _details(self, entries: Iterable[MarkEntry]) -> tuple[object, ...]:
         """Return the last fields of a `MarkedCommit`: intents, names, and whether there are more intents."""
@@ -182,8 +183,9 @@ class DurabilityMark:
         for stream, seq, kind, at, body, _, _ in entries:
             record = decode(kind, body)
             if isinstance(record, EffectIntended):
-                known = (call_digest(self._secret, record.call), record.call.name, record.key)
-                intents.append(MarkedIntent(stream, seq, LostIntent(*known, self._process, record.timeout_ms, at)))
+                digest, call = call_digest(self._secret, record.call), record.call
+                intent = LostIntent(digest, call.name, record.key, self._process, record.timeout_ms, at)
+                intents.append(MarkedIntent(stream, seq, intent))
             elif isinstance(record, EffectAgain):
                 intents.append(MarkedIntent(stream, seq, LostIntent(b"", "", "", self._process, 0, at, record.intent)))
             elif isinstance(record, RunStarted | Forked):
@@ -195,7 +197,7 @@ class DurabilityMark:
         if self._fd is None:
             flags = os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
             self._fd = os.open(self.path, flags, 0o600)
-        self._written = 0
+        self._unchecked = MARK_BYTES_MAX // 8
         if os.fstat(self._fd).st_size > MARK_BYTES_MAX:
             self._truncate(line)
         else:

@@ -43,9 +43,13 @@ INDEX_BYTES = 4 * 32_768
 """The `-shm` file of a log of 64 MB; a quarter of it is the least that SQLite uses."""
 
 LOG_HEADER_BYTES, FRAME_HEADER_BYTES = 32, 24
-FRAMES = struct.Struct("=HI")
+_FRAMES = struct.Struct("=HI")
 FRAMES_AT = 14
 """In the `-shm` file: the size of a page and how many frames the log has (`szPage` and `mxFrame` of `WalIndexHdr`)."""
+
+_unpack_frames, _FRAMES_BYTES = _FRAMES.unpack, _FRAMES.size
+_pread, _lseek, _END = os.pread, os.lseek, os.SEEK_END
+"""Looked up once: they are needed at every commit."""
 
 BACKFILLED_AT = 96
 """Offset in the `-shm` file: how many frames of the log are in the database (`WalCkptInfo.nBackfill`)."""
@@ -71,6 +75,7 @@ class PresenceState(IntEnum):
 
 
 _SAME = PresenceState.SAME
+_stat = os.stat
 
 
 class OpenStoreFiles:
@@ -112,17 +117,17 @@ class OpenStoreFiles:
         are looked up. The log's time is never read: from Linux 6.13 on, that makes its next sync write a new time.
         """
         try:
-            folder = os.stat(self._folder)
+            folder = _stat(self._folder)
             names = (folder.st_mtime_ns, folder.st_ino, folder.st_dev)
             if names != self._names or not self._settled:
                 self._names, self._settled = names, _is_settled(folder.st_mtime_ns)
                 if (
                     _number(self.path) != (self._device, self._file)
-                    or os.stat(self.log).st_ino != self._log
+                    or _stat(self.log).st_ino != self._log
                     or _number(self.index) != self._index
                 ):
                     return PresenceState.GONE
-            written = os.stat(self._descriptor).st_mtime_ns
+            written = _stat(self._descriptor).st_mtime_ns
         except OSError:
             return PresenceState.GONE
         if written != self._written:
@@ -184,35 +189,39 @@ class FileGuard:
         self.files: list[tuple[int, int, int]] = []
         """Descriptors with the first byte and the count that each locks."""
 
-    @property
-    def file(self) -> int | None:
+        self.file: int | None = None
         """The descriptor of the database, for reading only; never close it."""
-        return self.files[0][0] if self.files else None
-
-    @property
-    def index(self) -> int | None:
+        self.index: int | None = None
         """The descriptor of the `-shm` file."""
-        return self.files[1][0] if len(self.files) > 1 else None
+        self._log: int | None = None
 
     def has_index(self) -> bool:
         """Whether the `-shm` file still has a name."""
-        return len(self.files) < 2 or os.fstat(self.files[1][0]).st_nlink > 0
+        return self.index is None or os.fstat(self.index).st_nlink > 0
 
     def is_log_cut(self) -> bool:
         """Whether the log is shorter than its index says. Ask while this process may write: then neither changes."""
-        if len(self.files) < 3:
+        if self.index is None or self._log is None:
             return False
-        _, (index, _, _), (log, _, _) = self.files
-        page, frames = map(int, FRAMES.unpack(os.pread(index, FRAMES.size, FRAMES_AT)))
+        page: int
+        frames: int
+        page, frames = _unpack_frames(_pread(self.index, _FRAMES_BYTES, FRAMES_AT))
         # Not `stat`: that makes the next sync write a new time.
-        return frames > 0 and os.lseek(log, 0, os.SEEK_END) < LOG_HEADER_BYTES + frames * (FRAME_HEADER_BYTES + page)
+        return frames > 0 and _lseek(self._log, 0, _END) < LOG_HEADER_BYTES + frames * (FRAME_HEADER_BYTES + page)
 
-    def watch(self, path: str, mode: int, first: int, count: int) -> None:
+    def lock_files(self, path: str) -> None:
+        """Open and lock the database, its `-shm` file and its log."""
+        self.file = self.watch(path, os.O_RDONLY, SHARED_FIRST, SHARED_BYTES)
+        self.index = self.watch(path + "-shm", os.O_RDWR, DEADMAN_BYTE, 1)
+        self._log = self.watch(path + "-wal", os.O_RDONLY, 0, 1)  # SQLite locks nothing in the log
+
+    def watch(self, path: str, mode: int, first: int, count: int) -> int:
         """Lock bytes of a file; if the system cannot, `OpenStoreFiles` alone detects changes."""
         fd = os.open(path, mode | os.O_CLOEXEC)
         self.files.append((fd, first, count))
         with suppress(OSError):
             _lock(fd, fcntl.F_RDLCK, first, count)
+        return fd
 
     def allocate_index(self) -> None:
         """Allocate the blocks of the `-shm` file where they are smaller than pages; OSError if the disk is full.
@@ -233,14 +242,19 @@ class FileGuard:
                     with suppress(OSError):
                         _lock(fd, fcntl.F_UNLCK, first, count)
 
+    def close_files(self) -> None:
+        """Close the descriptors."""
+        for fd, _, _ in self.files:
+            os.close(fd)
+        self.files.clear()
+        self.file = self.index = self._log = None
+
     def release(self) -> None:
         """Close the descriptors, after the store's connections: closing one drops their locks."""
         with stay_inside(), _registry:
             self.stores -= 1
             if self.stores <= 0:
-                for fd, _, _ in self.files:
-                    os.close(fd)
-                self.files.clear()
+                self.close_files()
                 if _guards.get(self.number) is self:
                     del _guards[self.number]
 
@@ -265,9 +279,7 @@ def guard(path: str) -> FileGuard | None:
         held = _guards.get(number)
         if held is None:
             held = _guards[number] = FileGuard(number)
-            held.watch(path, os.O_RDONLY, SHARED_FIRST, SHARED_BYTES)
-            held.watch(path + "-shm", os.O_RDWR, DEADMAN_BYTE, 1)
-            held.watch(path + "-wal", os.O_RDONLY, 0, 1)  # SQLite locks nothing in the log
+            held.lock_files(path)
         held.stores += 1
         return held
 
@@ -308,9 +320,7 @@ def _lock(fd: int, kind: int, first: int, count: int) -> None:
 
 def _after_fork_in_child() -> None:
     for held in _guards.values():
-        for fd, _, _ in held.files:
-            os.close(fd)  # a copy: the parent's lock stays
-        held.files.clear()
+        held.close_files()  # copies: the parent's locks stay
     _guards.clear()
 
 

@@ -6,6 +6,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import apsw
@@ -77,7 +78,7 @@ class SqliteStore(SqliteReaders):
         self._begin = "BEGIN" if reading is not None else "BEGIN IMMEDIATE"
         self._bounds = StatementBounds(path) if wary and path != ":memory:" else None
         """Limits of the work per query, for files that others may have made."""
-        self._committer = Committer(self._execute)
+        self._committer = Committer(partial(self._write_in_turn, self._commit))
         if path != ":memory:":
             refuse_unsafe_place(path)
             refuse_bad_files(path)
@@ -203,32 +204,26 @@ class SqliteStore(SqliteReaders):
 
     # -- inside -----------------------------------------------------------------------------------------------
 
-    def _execute(self, batch: CommitBatch) -> None:
-        """Commit a batch in one transaction; a unit that fails is rolled back alone."""
-        try:
-            self._write_in_turn(self._commit, batch)
-        except DRIVER_ERRORS as error:
-            raise translate_error(error, self.path, self._fence) from error
-
     def _commit(self, batch: CommitBatch) -> None:
+        """Commit a batch in one transaction; a unit that fails is rolled back alone."""
         committed = False
         try:
             committed = self._transact(batch)
             if committed and self._watches:
-                self._check_commit(self._watches[0])
+                watch = self._watches[0]
+                # Check the files and write the mark, before the commit is acknowledged.
+                if watch.check_after_commit(self._writer, self._entries, self._fresh):
+                    self._reopen(watch)
         except StoreFenced as error:
             self._fence(error)
             raise
         except BaseException as error:
             if committed:
                 batch.ended = not isinstance(error, apsw.Error)  # an interrupt that came after the commit
+            if isinstance(error, DRIVER_ERRORS):
+                raise translate_error(error, self.path, self._fence) from error
             raise
         batch.ended = True
-
-    def _check_commit(self, watch: StoreWatch) -> None:
-        """Check the files and write the mark, before the commit is acknowledged."""
-        if watch.check_after_commit(self._writer, self._entries, self._fresh):
-            self._reopen(watch)
 
     def _transact(self, batch: CommitBatch) -> bool:
         """Run the batch in a transaction; return whether anything was committed."""
@@ -236,9 +231,6 @@ class SqliteStore(SqliteReaders):
         alone = len(batch) == 1
         changes = writer.total_changes()
         self._entries.clear()
-        for ticket in batch:
-            if ticket.unit.erases:
-                writer.pragma("secure_delete", 1)  # stays on: a process that erases once may erase again
         if writer.in_transaction:
             execute("ROLLBACK")  # left open by an interrupt during the rollback of another
         try:
@@ -253,7 +245,8 @@ class SqliteStore(SqliteReaders):
                 reach(batch[0].unit.site, CommitMoment.BEGUN)
             for ticket in batch:
                 self._run_ticket(ticket, alone)
-            if writer.total_changes() == changes or (alone and batch[0].error is not None):
+            unchanged = not self._entries and writer.total_changes() == changes
+            if unchanged or (alone and batch[0].error is not None):
                 execute("ROLLBACK")  # nothing changed: a commit would still cost a sync
             else:
                 if failpoints.hook is not None:
@@ -269,11 +262,13 @@ class SqliteStore(SqliteReaders):
             raise
 
     def _run_ticket(self, ticket: CommitTicket, alone: bool) -> None:
-        before = len(self._entries)
+        unit, before = ticket.unit, len(self._entries)
+        if unit.erases:
+            self._writer.pragma("secure_delete", 1)  # stays on: a process that erases once may erase again
         if not alone:
             self._cursor.execute("SAVEPOINT unit")
         try:
-            script = ticket.unit.script()
+            script = unit.script()
             try:
                 statements = next(script)
                 while True:
