@@ -93,7 +93,7 @@ MUTANTS = (
         "the next effect is begun although the budget is spent",
         COST + "test_a_budget_stops_before_the_next_call_and_survives_a_kill",
         "perdure.run.effect:_settle_and_execute",
-        ("check_budgets(run)", ""),
+        ("run.account.budgets", "False"),
     ),
     mutant(
         "children-spend-for-nothing",
