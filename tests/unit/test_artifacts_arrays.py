@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -15,7 +17,10 @@ from hypothesis import strategies as st
 
 from perdure import Agent
 from perdure.data.artifacts import arrays
+from perdure.data.artifacts.sources import own
 from perdure.errors import CorruptValue, NotStorable, UnknownType, ValueProblem
+from perdure.journal import objects
+from perdure.journal.trees import streams
 from perdure.journal.trees.streams import CHUNK_LEAST, CHUNK_MOST, ChunkCutter
 
 WEIGHTS = {
@@ -186,3 +191,39 @@ def test_cuts_depend_on_the_bytes_and_not_on_the_blocks(size: int, sizes: list[i
     assert found == chunks(data, [])
     assert all(CHUNK_LEAST <= len(chunk) <= CHUNK_MOST for chunk in found[:-1])
     assert not found or 0 < len(found[-1]) <= CHUNK_MOST
+
+
+def test_cuts_are_where_the_bytes_around_them_say() -> None:
+    data = np.random.default_rng(6).bytes(3_000_000) + b"a line of text\n" * 40_000
+    ends = [len(chunk) for chunk in chunks(data, [])]
+    assert len(ends) > 80
+    for begin, length in zip(accumulate(ends[:-1], initial=0), ends, strict=True):
+        marks = data[begin : begin + CHUNK_MOST].translate(streams._CLASSES)
+        found = (at + 3 for at in range(CHUNK_LEAST, len(marks) - 2) if marks.startswith(streams._CANDIDATE, at))
+        small = (at for at in found if crc32(data[begin + at - 48 : begin + at]) < streams._CHANCE)
+        assert length == next(small, min(CHUNK_MOST, len(data) - begin))
+
+
+# -- stored form ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 1000, 16 * 1024, 100_000])
+def test_noise_is_stored_as_it_is_and_text_is_compressed(size: int) -> None:
+    noise = np.random.default_rng(7).bytes(size)
+    text = (b"a line of text\n" * size)[:size]
+    for data in (noise, text, noise[: size // 2] + text[size // 2 :]):
+        stored = objects.compress(memoryview(data))
+        assert stored == objects.compress(data)
+        assert objects.decompress_object(size, stored) == data
+        assert len(stored) <= size + 1
+    assert len(objects.compress(noise)) == size + 1
+    assert size < 1000 or len(objects.compress(text)) < size / 10
+
+
+def test_a_part_that_its_owner_could_change_is_copied() -> None:
+    whole, changing = b"1234", bytearray(b"1234")
+    assert own(memoryview(whole)) is whole
+    assert own(memoryview(whole)[1:3]) == b"23"
+    taken = own(memoryview(changing))
+    changing[:] = b"5678"
+    assert taken == b"1234"

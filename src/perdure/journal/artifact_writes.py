@@ -84,7 +84,7 @@ class UploadChunk(msgspec.Struct, frozen=True, gc=False):
     """An object of an upload."""
 
     identity: bytes
-    content: bytes
+    content: bytes | memoryview
     stored: bytes = b""
     """Compressed, unless it seems to be in the store."""
     size: int = -1

@@ -24,6 +24,9 @@ _RAW, _ZSTD = b"\x00", b"\x01"
 ID_BYTES = 32
 _ASKED_MAX = 512
 """Objects per query."""
+_PROBED_BYTES = 16 * 1024
+"""From this size on, a sample decides whether compression is tried."""
+_SAMPLE_BYTES, _SAMPLES = 512, 4
 _SUSPECTS_MAX = 10_000
 _suspects: set[bytes] = set()
 """Objects that could not be read in this process. They are always written again: see `select_trusted`.
@@ -76,10 +79,19 @@ def hasher(store: Store) -> blake2b:
     return blake2b(key=store.content_key, digest_size=ID_BYTES)
 
 
-def compress(data: bytes) -> bytes:
+def compress(data: bytes | memoryview) -> bytes:
     """Return the stored form of an object's content."""
+    if len(data) >= _PROBED_BYTES and not _seems_compressible(data):
+        return b"".join((_RAW, data))
     small = _zstd().by.compress(data)
-    return _ZSTD + small if len(small) < len(data) else _RAW + data
+    return _ZSTD + small if len(small) < len(data) else b"".join((_RAW, data))
+
+
+def _seems_compressible(data: bytes | memoryview) -> bool:
+    """Return whether a sample of a large object becomes smaller: media and archives do not, and trying takes time."""
+    between = (len(data) - _SAMPLE_BYTES) // (_SAMPLES - 1)
+    sample = b"".join([data[at : at + _SAMPLE_BYTES] for at in range(0, between * _SAMPLES, between)])
+    return len(_zstd().by.compress(sample)) < len(sample)
 
 
 def fetch(store: Store, identity: bytes) -> bytes:
@@ -125,6 +137,16 @@ def content(store: Store, identity: bytes, rows: Rows, most: int = VALUE_BYTES_M
     return data
 
 
+def unverified_content(rows: Rows, most: int) -> bytes | memoryview:
+    """Return the content of a `get_object` row without comparing it with its id, and without copying it."""
+    size, stored = rows[0] if rows else (-1, b"")
+    if type(size) is not int or type(stored) is not bytes or not 0 <= size <= most:
+        raise CorruptValue("an object is missing or has been changed")
+    if stored[:1] == _RAW and len(stored) == 1 + size:
+        return memoryview(stored)[1:]
+    return _decompress(stored, size)
+
+
 def _compare_copies(store: Store, identity: bytes, rows: Rows, most: int) -> bytes:
     if not rows:
         raise JournalDamaged(f"object {identity.hex()[:12]} is missing", hint=_HINT)
@@ -142,11 +164,10 @@ def _compare_copies(store: Store, identity: bytes, rows: Rows, most: int) -> byt
 _HINT = "run `perdure verify` to see what else is damaged, and restore from a backup, or write the same value again"
 
 
-def is_sound(rows: Rows, data: bytes) -> bool:
+def is_sound(rows: Rows, data: bytes | memoryview) -> bool:
     """Return whether a `get_object` row holds this content. Cheaper than computing the id."""
-    size, stored = rows[0]
     try:
-        return type(size) is int and type(stored) is bytes and _decompress(stored, size) == data
+        return unverified_content(rows, len(data)) == data
     except CorruptValue:
         return False
 

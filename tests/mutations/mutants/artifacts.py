@@ -87,8 +87,8 @@ MUTANTS = (
         "chunks-of-one-size",
         "an insert makes all chunks behind it new",
         KEPT + "test_every_version_reads_back_and_a_small_edit_adds_little",
-        "perdure.journal.trees.streams:_find_chunk_end",
-        ("crc32(view[at - _WINDOW : at]) < _CHANCE", "False"),
+        "perdure.journal.trees.streams:_find_cut",
+        ("crc32(view[end - _WINDOW : end]) < _CHANCE", "False"),
     ),
     mutant(
         "the-digest-is-not-compared",
@@ -96,6 +96,13 @@ MUTANTS = (
         KEPT + "test_damage_is_told_with_its_place",
         "perdure.data.artifacts.reader:ArtifactReader._go_on",
         ("self._digest.digest() != self._saved.digest", "False"),
+    ),
+    mutant(
+        "the-copy-is-not-compared",
+        "a file that was loaded holds other bytes than were saved",
+        KEPT + "test_damage_is_told_with_its_place",
+        "perdure.data.artifacts.reader:ArtifactReader._copy_to",
+        ("digest.digest() == self._saved.digest", "True"),
     ),
     mutant(
         "a-damaged-chunk-is-shared",

@@ -96,9 +96,36 @@ class ArtifactReader(io.RawIOBase):
         """Return all remaining bytes."""
         self._must_be_open()
         whole = io.BytesIO()
+        if not self._position and self._copy_to(whole):
+            self._position = self.size
+            return whole.getvalue()
+        whole.seek(0)
+        whole.truncate()
         for block in self:
             whole.write(block)
         return whole.getvalue()
+
+    def pour(self, file: BinaryIO, progress: SaveProgress | None = None) -> None:
+        """Write everything to a new file that nobody sees before it is complete."""
+        if self._copy_to(file, progress):
+            return
+        file.seek(0)
+        file.truncate()
+        for block in self:
+            file.write(block)
+
+    def _copy_to(self, file: BinaryIO, progress: SaveProgress | None = None) -> bool:
+        """Copy the whole and compare its digest. False if it differs: reading chunk by chunk tells where."""
+        digest, copied = sha256(), 0
+        try:
+            for chunk in self._stream.unverified_chunks():
+                digest.update(chunk)
+                copied += file.write(chunk)
+                if progress is not None:
+                    progress(copied, self.size)
+        except (JournalDamaged, CorruptValue):
+            return False
+        return digest.digest() == self._saved.digest
 
     def __iter__(self) -> Iterator[bytes]:
         """Return the reader, which iterates over blocks."""
@@ -172,16 +199,12 @@ def export(store: Store, saved: ArtifactSaved, path: Path, progress: SaveProgres
         raise FileNotFoundError(f"no such folder: {str(path.parent)!r}")
     if path.exists() and not path.is_file():
         with path.open("wb") as device:  # a device or a pipe must not be replaced by a file
-            _pour(store, saved, device, progress)
+            for block in (reader := ArtifactReader(store, saved)):
+                device.write(block)
+                if progress is not None:
+                    progress(reader.tell(), saved.size)
         return path
     path = path.resolve()  # follow a link and replace its target
     with atomic_write(path, mode=0o666) as file:
-        _pour(store, saved, file, progress)
+        ArtifactReader(store, saved).pour(file, progress)
     return path
-
-
-def _pour(store: Store, saved: ArtifactSaved, file: BinaryIO, progress: SaveProgress | None) -> None:
-    for block in (reader := ArtifactReader(store, saved)):
-        file.write(block)
-        if progress is not None:
-            progress(reader.tell(), saved.size)

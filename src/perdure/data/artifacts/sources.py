@@ -98,3 +98,9 @@ def parts_of(block: object) -> Iterator[memoryview]:
     flat = view.cast("B") if view.c_contiguous else memoryview(view.tobytes())
     for start in range(0, len(flat), BLOCK_BYTES):
         yield flat[start : start + BLOCK_BYTES]
+
+
+def own(part: memoryview) -> bytes:
+    """Return the bytes of a part: a copy if its owner could reuse the memory, else the object itself."""
+    whole = part.obj
+    return whole if type(whole) is bytes and len(whole) == len(part) else bytes(part)

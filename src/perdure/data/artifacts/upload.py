@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from perdure import records as r
-from perdure.data.artifacts.sources import BLOCK_BYTES, ArtifactSource, parts_of
+from perdure.data.artifacts.sources import BLOCK_BYTES, ArtifactSource, own, parts_of
 from perdure.errors import NotStorable, ValueTooLarge, WrongType
 from perdure.journal import objects
 from perdure.journal.artifact_writes import SaveArtifact, Upload, UploadChunk
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 SaveProgress = Callable[[int, int], None]
 """Called with the bytes done and the total; 0 if the total is unknown."""
+
+ChunkBatch = dict[bytes, bytes | memoryview]
+"""The contents of chunks by id."""
 
 _SMALL_BYTES = 1024 * 1024
 """Up to this size, the chunks are part of the commit of the version."""
@@ -76,7 +79,7 @@ class ArtifactWrite:
         self._tree: StreamBuilder | None = None
         self._blocks: list[bytes] = []
         self._blocked = 0
-        self._batch: dict[bytes, bytes] = {}
+        self._batch: ChunkBatch = {}
         self._batched = 0
         self._upload = 0
         self.size = 0
@@ -123,11 +126,11 @@ class ArtifactWrite:
                 yield from self._flush(self._take_pending())
 
     def _take(self, part: memoryview) -> bool:
-        """Add a part and return whether the batch is full. The part is copied: its owner may reuse the memory."""
+        """Add a part and return whether the batch is full."""
         self.size += len(part)
         if self.size > ARTIFACT_BYTES_MAX:
             raise ValueTooLarge(f"an artifact may have at most {ARTIFACT_BYTES_MAX} bytes")
-        self._blocks.append(bytes(part))
+        self._blocks.append(own(part))
         self._blocked += len(part)
         if self._blocked >= BLOCK_BYTES:
             self._cut_chunks()
@@ -147,14 +150,14 @@ class ArtifactWrite:
             self._tree = StreamBuilder(self._engine.store, self._put)
         return self._tree
 
-    def _put(self, identity: bytes, content: bytes) -> None:
+    def _put(self, identity: bytes, content: bytes | memoryview) -> None:
         if identity not in self._batch:
             self._batch[identity] = content
             self._batched += len(content)
 
     # -- commits out --------------------------------------------------------------------------------------------------
 
-    def _flush(self, batch: dict[bytes, bytes]) -> Protocol[None]:
+    def _flush(self, batch: ChunkBatch) -> Protocol[None]:
         """Commit the chunks of a batch."""
         first = not self._upload
         if first:
@@ -166,7 +169,7 @@ class ArtifactWrite:
         engine = self._engine
         self.written += yield Submit(Upload(engine.lease_keeper, engine.store.clock, self._upload, chunks, first=first))
 
-    def _chunks(self, batch: dict[bytes, bytes]) -> tuple[list[UploadChunk], list[UploadChunk]]:
+    def _chunks(self, batch: ChunkBatch) -> tuple[list[UploadChunk], list[UploadChunk]]:
         """Return the batch, compressed where new, and the chunks whose stored form is damaged."""
         sound, damaged = self._find_stored(batch)
         chunks = [
@@ -175,7 +178,7 @@ class ArtifactWrite:
         ]
         return chunks, [chunk for chunk in chunks if chunk.identity in damaged]
 
-    def _find_stored(self, batch: dict[bytes, bytes]) -> tuple[set[bytes], set[bytes]]:
+    def _find_stored(self, batch: ChunkBatch) -> tuple[set[bytes], set[bytes]]:
         """Return which chunks are stored intact, and which are stored damaged.
 
         Stored chunks are read and compared: a version that shares a damaged chunk would be unreadable. Saving it again
@@ -188,7 +191,7 @@ class ArtifactWrite:
                 (sound if objects.is_sound(row, batch[identity]) else damaged).add(identity)
         return sound, damaged
 
-    def _take_pending(self) -> dict[bytes, bytes]:
+    def _take_pending(self) -> ChunkBatch:
         batch, self._batch, self._batched = self._batch, {}, 0
         return batch
 

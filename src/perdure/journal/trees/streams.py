@@ -7,7 +7,7 @@ share all pieces away from their differences.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, TypeAlias
 from zlib import crc32
@@ -18,7 +18,7 @@ from perdure.errors import CorruptValue
 from perdure.journal import objects
 from perdure.journal.trees.nodes import ENCODE, OBJECT_BYTES_MAX, PieceKind, PieceLink, TreePiece, parse_node
 from perdure.journal.trees.split import TREE
-from perdure.store.base import Store
+from perdure.store.base import Rows, Store
 
 CHUNK_LEAST: Final = 16 * 1024
 CHUNK_MOST: Final = 128 * 1024
@@ -31,6 +31,8 @@ _CANDIDATE: Final = b"\x07\x04\x00"
 The table and the search run in C, so Python examines one position in 400. The numbers were chosen to give similar rates
 in text, JSON, digits, base64, integers and floating point numbers.
 """
+
+_SEARCHED_AT_ONCE: Final = 8 * 1024
 
 _WINDOW: Final = 48
 _CHANCE: Final = (400 << 32) // (16 * 1024)
@@ -48,7 +50,7 @@ _LEVELS_MAX: Final = 16
 _AHEAD_MAX: Final = 32
 """The maximum number of chunks that a sequential read fetches at once."""
 
-PutChunk: TypeAlias = Callable[[bytes, bytes], None]
+PutChunk: TypeAlias = Callable[[bytes, bytes | memoryview], None]
 """Receives the id and the content of an object."""
 
 
@@ -58,30 +60,45 @@ class ChunkCutter:
     def __init__(self) -> None:
         self._rest = b""
 
-    def feed(self, block: bytes) -> Iterator[bytes]:
-        """Return the chunks that are certain so far."""
+    def feed(self, block: bytes) -> Iterator[memoryview]:
+        """Return the chunks that are certain so far. They are views of the block: copying them takes time."""
         data = self._rest + block if self._rest else block
-        marks, begin = data.translate(_CLASSES), 0
-        while (end := _find_chunk_end(data, marks, begin)) or len(data) - begin > CHUNK_MOST:
+        view, begin = memoryview(data), 0
+        while (end := _find_chunk_end(data, begin)) or len(data) - begin > CHUNK_MOST:
             end = end or begin + CHUNK_MOST
-            yield data[begin:end]
+            yield view[begin:end]
             begin = end
         self._rest = data[begin:]
 
-    def finish(self) -> Iterator[bytes]:
+    def finish(self) -> Iterator[memoryview]:
         """Return the last chunk, if anything is left."""
         rest, self._rest = self._rest, b""
         if rest:
-            yield rest
+            yield memoryview(rest)
 
 
-def _find_chunk_end(data: bytes, marks: bytes, begin: int) -> int:
-    """Return the end of the chunk that starts at `begin`; 0 if these bytes do not determine it."""
-    at, view = begin + CHUNK_LEAST, memoryview(data)
-    while (at := marks.find(_CANDIDATE, at, begin + CHUNK_MOST)) >= 0:
+def _find_chunk_end(data: bytes, begin: int) -> int:
+    """Return the end of the chunk that starts at `begin`; 0 if these bytes do not determine it.
+
+    Only the bytes between the shortest chunk and the cut are classified.
+    """
+    most = min(begin + CHUNK_MOST, len(data))
+    for start in range(begin + CHUNK_LEAST, most, _SEARCHED_AT_ONCE):
+        # A candidate may begin in one part and end in the next one.
+        part = data[start : min(start + _SEARCHED_AT_ONCE + len(_CANDIDATE) - 1, most)].translate(_CLASSES)
+        if end := _find_cut(data, part, start):
+            return end
+    return 0
+
+
+def _find_cut(data: bytes, classes: bytes, start: int) -> int:
+    """Return the first cut in a part that begins at `start`, given the classes of its bytes; 0 if there is none."""
+    at, view = 0, memoryview(data)
+    while (at := classes.find(_CANDIDATE, at)) >= 0:
         at += len(_CANDIDATE)
-        if crc32(view[at - _WINDOW : at]) < _CHANCE:
-            return at
+        end = start + at
+        if crc32(view[end - _WINDOW : end]) < _CHANCE:
+            return end
     return 0
 
 
@@ -93,7 +110,7 @@ class StreamBuilder:
         self._put = put
         self._levels: list[list[tuple[int, PieceLink]]] = [[]]
 
-    def add(self, chunk: bytes) -> None:
+    def add(self, chunk: memoryview) -> None:
         """Add a chunk."""
         self._link(0, len(chunk), PieceLink(PieceKind.LEAF, self._object(chunk)))
 
@@ -120,7 +137,7 @@ class StreamBuilder:
         identity = self._object(_node(pieces))
         self._link(level + 1, sum(size for size, _ in pieces), PieceLink(PieceKind.GROUP, identity))
 
-    def _object(self, content: bytes) -> bytes:
+    def _object(self, content: bytes | memoryview) -> bytes:
         identity = objects.identify(self._store, content)
         self._put(identity, content)
         return identity
@@ -148,6 +165,19 @@ class StoredStream:
         while batch := list(islice(leaves, ahead)):
             yield from self._fetch(batch)
             ahead = min(2 * ahead, _AHEAD_MAX)
+
+    def unverified_chunks(self) -> Iterator[bytes | memoryview]:
+        """Yield the chunks without comparing them with their ids: the caller compares the digest of the whole.
+
+        Hashing every byte twice takes more time than anything else here.
+        """
+        leaves = self._leaves(self._pieces, 0, 0, 0)
+        while batch := list(islice(leaves, _AHEAD_MAX)):
+            wanted = {body.identity for _, (_, body) in batch if isinstance(body, PieceLink)}
+            found = objects.rows_of(self._store, wanted)
+            for at, (_, body) in batch:
+                self.at = at
+                yield _content_of(body, found)
 
     def _leaves(self, pieces: Sequence[TreePiece], at: int, start: int, level: int) -> Iterator[tuple[int, TreePiece]]:
         if level > _LEVELS_MAX:
@@ -177,6 +207,13 @@ class StoredStream:
             if len(body) != size:
                 raise CorruptValue(f"a chunk has {len(body)} bytes instead of {size}")
             yield at, body
+
+
+def _content_of(body: bytes | PieceLink, found: Mapping[bytes, Rows]) -> bytes | memoryview:
+    """Return the unverified content of a chunk: inline, or an object among those found."""
+    if isinstance(body, bytes):
+        return body
+    return objects.unverified_content(found.get(body.identity, []), CHUNK_MOST)
 
 
 def _require_size(pieces: Sequence[TreePiece], size: int) -> None:
