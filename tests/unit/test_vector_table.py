@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import process_time, sleep, thread_time
+
 import numpy as np
 import pytest
 
@@ -77,3 +79,16 @@ def test_without_numpy_it_is_the_same() -> None:
     for question in texts_of(2, 5):
         assert plain.nearest(question, 9) == quick.nearest(question, 9)
         assert plain.products(question, [3, 5]) == pytest.approx(list(quick.products(question, [3, 5])))
+
+
+def test_products_are_made_in_the_thread_that_asks() -> None:
+    table = NumpyVectorTable(np)
+    rows = np.random.default_rng(2).standard_normal((30_000, 192)).astype("<f4")
+    table.extend([row.tobytes() for row in rows])
+    whole, own = process_time(), thread_time()
+    for row in rows[:20]:
+        products = table.products(row.tobytes())
+        sleep(0.02)
+    others = process_time() - whole - (thread_time() - own)
+    assert others < 0.1, "threads of the linear algebra library wait in a loop, some 10 ms after each product"
+    assert np.allclose(products, rows @ row, atol=1e-3)

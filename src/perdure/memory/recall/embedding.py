@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from perdure.data.search.vectors import multiply_rows
 from perdure.memory.recall.terms import is_small, stem
 from perdure.values.lazy import lazy
 
@@ -82,7 +83,7 @@ class StaticEmbedder:
         at = known.get(term)
         if at is None:
             return ()
-        near = vectors @ vectors[at]
+        near = multiply_rows(vectors, vectors[at])
         near[at] = -1
         best = np.argpartition(-near, most)[:most]
         names = self._terms

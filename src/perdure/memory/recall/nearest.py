@@ -114,8 +114,9 @@ class VectorMatrix:
         [(now,)] = store.read("vectors_now")
         if now != self._since or not store.one_host:
             new = [row for row in store.read("vectors_since", (*self._which, self._since)) if row[0] not in self._rows]
-            self._rows.update(zip((piece for piece, _ in new), count(len(self._pieces)), strict=False))
-            self._pieces += [piece for piece, _ in new]
+            pieces = [piece for piece, _ in new]
+            self._rows.update(zip(pieces, count(len(self._pieces)), strict=False))
+            self._pieces += pieces
             self._table.extend([vector for _, vector in new])
         self._since = now
 
