@@ -23,6 +23,7 @@ from .load_sections import SECTIONS as LOAD
 from .pages import write_pages
 from .playbooks import SECTIONS as PLAYBOOKS
 from .recall.sections import SECTIONS as RECALL
+from .remote_sections import SECTIONS as REMOTE
 from .report import RESULTS, Report, load_saved, load_saved_savers, save, save_again, save_savers, show, to_json
 from .rows import Row
 from .savers.sections import SECTIONS as SAVERS
@@ -38,6 +39,7 @@ SECTIONS: dict[str, Callable[[Lab], Iterator[Found]]] = {
     **OURS,
     **WORKERS,
     **LOAD,
+    **REMOTE,
     **comparison.SECTIONS,
     **SAVERS,
     **RECALL,

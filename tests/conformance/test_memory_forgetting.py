@@ -14,8 +14,9 @@ from perdure.errors import MemoryNotFound
 from perdure.journal import objects
 from perdure.platform.failpoints import CommitMoment, Site
 from perdure.store.postgres.url import is_postgres
+from perdure.store.remote.address import is_remote
 
-from .kit import Behind, agent_at, check_views, kill_at
+from .kit import Behind, agent_at, check_views, find_behind, kill_at
 
 WORDS = ("quetzalcoatl", "xylophage", "4711-0815")
 SECRET = "Quetzalcoatl keeps a xylophage under number 4711-0815"
@@ -24,10 +25,11 @@ FILLER = " ".join(f"filler{n}" for n in range(2000))
 
 def read_everything(store_url: str) -> Iterator[tuple[str, str]]:
     """All that a store has, table by table: also the tables in which an index keeps itself."""
-    with Behind(store_url) as behind:
+    own = find_behind(store_url) if is_remote(store_url) else store_url
+    with Behind(own) as behind:
         tables = (
             "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
-            if is_postgres(store_url)
+            if is_postgres(own)
             else "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
         )
         for (table,) in behind.execute(tables):
@@ -37,8 +39,8 @@ def read_everything(store_url: str) -> Iterator[tuple[str, str]]:
         store = agent._engine.store
         for (identity,) in store.read("object_ids", (b"", 1000)):
             yield "content of an object", _text(objects.fetch(store, identity)).casefold()
-    if not is_postgres(store_url):
-        path = Path(store_url.removeprefix("sqlite:///"))
+    if not is_postgres(own):
+        path = Path(own.removeprefix("sqlite:///"))
         for file in path.parent.glob(f"{path.name}*"):
             if file.is_file():
                 yield f"the bytes of {file.name}", _text(file.read_bytes()).casefold()

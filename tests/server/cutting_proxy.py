@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
+Toll = Callable[[bytes], bool]
+"""Given a request: whether the server gets it. Otherwise the line is cut."""
 Fate = Callable[[bytes, bytes], bytes | None]
 """Given a request and its answer: what the client receives. None cuts the line; b"" leaves it half open."""
 
@@ -17,6 +19,7 @@ class CuttingProxy:
     def __init__(self, port: int) -> None:
         self._port = port
         self.fate: Fate = lambda request, answer: answer
+        self.toll: Toll = lambda request: True
         self.paths: list[str] = []
         """The paths of all requests, in order."""
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -45,6 +48,8 @@ class CuttingProxy:
             while True:
                 request = _receive(client)
                 self.paths.append(request.split(b" ", 2)[1].decode())
+                if not self.toll(request):
+                    return
                 server.sendall(request)
                 answer = self.fate(request, _receive(server))
                 if answer is None:

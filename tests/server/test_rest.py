@@ -288,6 +288,25 @@ def test_a_stream_of_events_resumes_exactly_and_ends_with_the_server(server: Ser
     resumed.close()
 
 
+def test_each_of_many_followers_gets_each_event_once(client: Client, shared_server: Server) -> None:
+    """They share one look at the store. Each has a filter of its own, and agents do not wake each other in vain."""
+    path = "/v1/agents/followed/events"
+    streams = [Stream(shared_server, client.key, f"{path}:follow?kind=K{number % 2}") for number in range(10)]
+    read = [stream.events() for stream in streams]
+    for number in range(20):
+        client.post(path, {"kind": f"K{number % 2}", "payload": number})
+    for nth, events in enumerate(read):
+        found = [json.loads(next(events)[2])["payload"] for _ in range(10)]
+        assert found == list(range(nth % 2, 20, 2))
+    for stream in streams:
+        stream.close()
+    late = Stream(shared_server, client.key, f"{path}:follow")  # the first one after all have left
+    client.post(path, {"kind": "K0", "payload": "late"})
+    assert json.loads(next(late.events())[2])["payload"] == "late"
+    late.close()
+    assert client.get(f"{path}:follow?since=nonsense").status == 422
+
+
 def test_answers_are_compressed_and_described(client: Client) -> None:
     document = client.get("/v1/openapi.json", {"accept-encoding": "gzip"})
     assert document.headers["content-encoding"] == "gzip"

@@ -1,4 +1,7 @@
-"""HTTP connections that must send their headers in time. Uvicorn itself waits for them forever."""
+"""HTTP connections that must send their headers in time, and whose answers are sent in one piece.
+
+Uvicorn itself waits for headers forever, and sends the head and the body of an answer with two system calls.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,34 @@ import asyncio
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+
+class JoiningTransport:
+    """Sends what is written in one turn of the event loop together."""
+
+    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._parts: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send data at the end of this turn."""
+        if not self._parts:
+            self._loop.call_soon(self._flush)
+        self._parts.append(data)
+
+    def close(self) -> None:
+        """Send what was written, and close."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        parts, self._parts = self._parts, []
+        if parts:
+            self._transport.write(b"".join(parts))
 
 
 class TimedProtocol(H11Protocol):
@@ -17,7 +48,7 @@ class TimedProtocol(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         """Wait for the first request."""
-        super().connection_made(transport)
+        super().connection_made(JoiningTransport(transport, self.loop))  # type: ignore[arg-type]  # has all of it
         self._arm()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -8,6 +8,7 @@ import msgspec
 
 from perdure.server.access import OPEN_PRINCIPAL
 from perdure.server.addresses import limit_connections
+from perdure.server.event_bell import EventBells
 from perdure.server.idempotency import Idempotency
 from perdure.server.keys import KeyRing
 from perdure.server.metrics import Metrics
@@ -34,6 +35,7 @@ class Services(msgspec.Struct, frozen=True):
     notifier: Notifier
     sessions: Sessions
     """Of people who look at the page."""
+    event_bells: EventBells
     run_sessions: RunSessions = msgspec.field(default_factory=RunSessions)
 
     @classmethod
@@ -42,6 +44,7 @@ class Services(msgspec.Struct, frozen=True):
         store = limit_connections(settings.store)
         keys, tenants = KeyRing(store), Tenants(store, settings.open_tenants)
         targets = [parse_target(url, settings.notify_secret) for url in settings.notify]
+        stopping = asyncio.Event()
         return cls(
             settings,
             keys,
@@ -49,9 +52,10 @@ class Services(msgspec.Struct, frozen=True):
             Quotas(settings),
             Metrics(),
             Idempotency(tenants),
-            asyncio.Event(),
+            stopping,
             Notifier(tenants, keys, targets, settings.notify_secret),
             Sessions(settings, keys),
+            EventBells(stopping),
         )
 
     async def prepare(self) -> None:

@@ -37,8 +37,8 @@ from perdure.store.remote.wire import (
 )
 from perdure.values.limits import BATCH_COMMITS_MAX
 
-WATCH_LOOK_SECONDS = 0.05
-"""How often a long poll looks at its streams."""
+WATCH_LOOK_SECONDS = 0.2
+"""How often a long poll looks at its streams. On SQLite each commit ends it, also those of the run that waits."""
 WATCH_SECONDS_MAX = 30.0
 WATCHED_MAX = 1000
 

@@ -9,17 +9,21 @@ from typing import Any
 import msgspec
 from starlette.responses import StreamingResponse
 
-from perdure.data.events.read import Event
-from perdure.errors import PerdureError, RequestInvalid
+from perdure.data.events.follow import Follower
+from perdure.data.events.read import Event, book_of, make_query
+from perdure.data.events.schemas import kinds_of
+from perdure.errors import PerdureError
+from perdure.kernel.engine import Engine
 from perdure.server.access import Role
 from perdure.server.calls import ApiCall
+from perdure.server.event_bell import EventBells
 from perdure.server.problems import describe_problem
 from perdure.server.routing import Route
 from perdure.server.values import from_json, to_json
 from perdure.server.views import PAGE, check_limit, format_moment
 
 PATH = "/v1/agents/{agent}/events"
-COMMENT_SECONDS = 15.0
+COMMENT_SECONDS = 30.0
 """How often an idle stream sends a comment, so that proxies keep it open and a dead client is noticed."""
 
 
@@ -98,41 +102,37 @@ async def list_events(call: ApiCall) -> EventList:
 
 async def follow_events(call: ApiCall) -> StreamingResponse:
     """Stream events. Each has its position as id, so `Last-Event-ID` resumes exactly after it."""
+    engine = (await call.agent())._engine
     since = call.request.headers.get("last-event-id", call.query.since)
-    agent = await call.agent()
-    follow = agent.events.follow(
-        call.query.kind, run=call.query.run, since=since, typed=False, stop=call.services.stopping.is_set
-    )
-    first = asyncio.ensure_future(anext(follow, None))
-    done, _ = await asyncio.wait([first], timeout=0.05)  # a bad position is a problem document, not a broken stream
-    if done and (error := first.exception()) is not None:
-        raise error if isinstance(error, PerdureError) else RequestInvalid(str(error))
+    wanted = make_query(kinds_of(engine), call.query.kind, call.query.run, since, typed=False)
+    follower = Follower(engine.store, lambda: book_of(engine), wanted)
+    await asyncio.to_thread(follower.begin)  # a bad position is a problem document, not a broken stream
     return StreamingResponse(
-        _lines(follow, first),
+        _lines(call.services.event_bells, engine, follower),
         media_type="text/event-stream",
         headers={"cache-control": "no-store", "x-accel-buffering": "no"},
     )
 
 
-async def _lines(follow: AsyncIterator[Event], pending: asyncio.Future[Event | None]) -> AsyncIterator[bytes]:
+async def _lines(bells: EventBells, engine: Engine, follower: Follower) -> AsyncIterator[bytes]:
     yield b"retry: 1000\n\n"
     try:
-        while True:
-            done, _ = await asyncio.wait([pending], timeout=COMMENT_SECONDS)
-            if not done:
-                yield b": nothing new\n\n"
-                continue
-            event = pending.result()
-            if event is None:
-                yield b"event: stop\ndata: {}\n\n"
-                return
-            data = msgspec.json.encode(_entry(event))
-            yield b"id: %s\nevent: event\ndata: %s\n\n" % (event.position.encode(), data)
-            pending = asyncio.ensure_future(anext(follow, None))
+        with bells.join(engine) as bell:
+            while True:
+                ring = bell.ring
+                found = await asyncio.to_thread(follower.poll)
+                for event in found:
+                    data = msgspec.json.encode(_entry(event))
+                    yield b"id: %s\nevent: event\ndata: %s\n\n" % (event.position.encode(), data)
+                if bells.stopping.is_set():
+                    yield b"event: stop\ndata: {}\n\n"
+                    return
+                while not found and not ring.done():
+                    await asyncio.wait([ring], timeout=COMMENT_SECONDS)
+                    if not ring.done():
+                        yield b": nothing new\n\n"
     except PerdureError as error:
         yield b"event: problem\ndata: %s\n\n" % msgspec.json.encode(describe_problem(error))
-    finally:
-        pending.cancel()
 
 
 ROUTES = (
