@@ -11,6 +11,7 @@ from perdure.server.routes import (
     events,
     health,
     keys,
+    maintenance,
     mcp,
     memories,
     meta,
@@ -43,6 +44,7 @@ _MODULES = (
     answers,
     store,
     mcp,
+    maintenance,
 )
 
 ROUTES: tuple[Route, ...] = meta.add_document(
