@@ -288,6 +288,15 @@ def test_a_stream_of_events_resumes_exactly_and_ends_with_the_server(server: Ser
     resumed.close()
 
 
+def test_a_wrong_field_is_told_the_right_ones(client: Client) -> None:
+    wrong = client.post(f"{AGENT}/events", {"kind": "SEEN", "value": 1})
+    assert (wrong.status, wrong.json()["hint"]) == (400, "the fields are kind, payload")
+    asked = client.get(f"{AGENT}/checkpoints?page=2")
+    assert (asked.status, asked.json()["hint"]) == (400, "the parameters are cursor, limit")
+    nested = client.post(f"{AGENT}/workflows", {"name": "w", "steps": [{"nmae": "x"}]})
+    assert nested.json()["hint"] == "GET /v1/openapi.json describes every request"
+
+
 def test_each_of_many_followers_gets_each_event_once(client: Client, shared_server: Server) -> None:
     """They share one look at the store. Each has a filter of its own, and agents do not wake each other in vain."""
     path = "/v1/agents/followed/events"

@@ -187,7 +187,8 @@ def decode_query(request: Request, kind: type[msgspec.Struct]) -> Any:
     given: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
         if name not in kind.__struct_fields__:
-            raise RequestInvalid(f"there is no query parameter {name[:80]!r} here")
+            known = ", ".join(kind.__struct_fields__) or "none"
+            raise RequestInvalid(f"there is no query parameter {name[:80]!r} here", hint=f"the parameters are {known}")
         if name in given:
             raise RequestInvalid(f"query parameter {name!r} is given twice")
         given[name] = value
@@ -206,7 +207,15 @@ def decode_body(body: bytes, kind: Any, depth: int) -> Any:
     except RecursionError as error:
         raise RequestInvalid(f"the body is nested more than {depth} levels deep") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:  # ValidationError is a DecodeError
-        raise RequestInvalid(f"the body: {error}") from error
+        raise RequestInvalid(f"the body: {error}", hint=_name_fields(kind, str(error))) from error
+
+
+def _name_fields(kind: Any, problem: str) -> str:
+    """Return a hint with the fields of a body, for somebody who has sent another one; else ""."""
+    fields = getattr(kind, "__struct_fields__", ())
+    if "unknown field" not in problem or " - at " in problem or not fields:
+        return ""
+    return f"the fields are {', '.join(fields)}"
 
 
 def encode_answer(route: Route, request: Request, answer: Any) -> Response:
