@@ -11,7 +11,7 @@ import signal
 import ssl
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -180,3 +180,30 @@ class Server:
         assert process.stdout is not None
         process.stdout.close()
         return code
+
+
+class Stream:
+    """A stream of server-sent events."""
+
+    def __init__(self, server: Server, key: str, path: str, last: str = "") -> None:
+        address = urlsplit(server.origin)
+        self._connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=60)
+        headers = {"authorization": f"Bearer {key}"} | ({"last-event-id": last} if last else {})
+        self._connection.request("GET", path, headers=headers)
+        self.answer = self._connection.getresponse()
+
+    def events(self) -> Iterator[tuple[str, str, str]]:
+        """Yield (kind, id, data) until the stream ends."""
+        fields: dict[str, str] = {}
+        while line := self.answer.readline():
+            name, _, value = line.decode().rstrip("\n").partition(": ")
+            if name:
+                fields[name] = value
+            else:
+                if "data" in fields:
+                    yield fields.get("event", ""), fields.get("id", ""), fields["data"]
+                fields = {}
+
+    def close(self) -> None:
+        self.answer.close()
+        self._connection.close()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.server.fuzz import FuzzRequest, RequestMaker
-from tests.server.harness import Client, Reply, Server
+from tests.server.harness import Client, Reply, Server, Stream
 
 KEY = "/v1/agents/travel/state/trip/city"
 
@@ -213,6 +213,28 @@ def probe_tenants(server: Server, count: int) -> None:
 
 def test_nothing_of_another_tenant_is_found_or_changed(server: Server) -> None:
     probe_tenants(server, 500)
+
+
+def test_streams_tell_nothing_of_another_tenant(server: Server) -> None:
+    """Streams without an end, from each position and with each header by which they might reach another tenant."""
+    owner, thief = (server.writer("--role", "admin", "--tenant", name) for name in ("bank", "thief"))
+    path = "/v1/agents/vault/events"
+    owner.post(path, {"kind": "K", "payload": "TREASURE"})
+    position = owner.get(path).json()["events"][0]["position"]
+    thief.post(path, {"kind": "K", "payload": "own"})
+    queries = ("", "?since=", f"?since={position}", "?kind=K&since=")
+    streams = [Stream(server, thief.key, f"{path}:follow{query}", last) for query in queries for last in ("", position)]
+    owner.post(path, {"kind": "K", "payload": "TREASURE"})
+    thief.post(path, {"kind": "K", "payload": "last"})
+    for stream in streams:
+        payloads = []
+        for kind, _, data in stream.events():
+            assert kind == "event"
+            payloads.append(json.loads(data)["payload"])
+            if payloads[-1] == "last":
+                break
+        assert set(payloads) <= {"own", "last"}
+        stream.close()
 
 
 @pytest.mark.soak

@@ -5,16 +5,14 @@ from __future__ import annotations
 import gzip
 import http.client
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
 from perdure import Agent, RunWaiting
 from tests.conformance.kit import wait_until
-from tests.server.harness import Client, Server
+from tests.server.harness import Client, Server, Stream
 
 AGENT = "/v1/agents/travel"
 
@@ -241,33 +239,6 @@ def test_the_answer_of_a_write_survives_a_crash_right_after_its_commit(store_url
                 run.wait_event("go")
     finally:
         server.kill()
-
-
-class Stream:
-    """A stream of server-sent events."""
-
-    def __init__(self, server: Server, key: str, path: str, last: str = "") -> None:
-        address = urlsplit(server.origin)
-        self._connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=60)
-        headers = {"authorization": f"Bearer {key}"} | ({"last-event-id": last} if last else {})
-        self._connection.request("GET", path, headers=headers)
-        self.answer = self._connection.getresponse()
-
-    def events(self) -> Iterator[tuple[str, str, str]]:
-        """Yield (kind, id, data) until the stream ends."""
-        fields: dict[str, str] = {}
-        while line := self.answer.readline():
-            name, _, value = line.decode().rstrip("\n").partition(": ")
-            if name:
-                fields[name] = value
-            else:
-                if "data" in fields:
-                    yield fields.get("event", ""), fields.get("id", ""), fields["data"]
-                fields = {}
-
-    def close(self) -> None:
-        self.answer.close()
-        self._connection.close()
 
 
 def test_a_stream_of_events_resumes_exactly_and_ends_with_the_server(server: Server, writer: Client) -> None:
