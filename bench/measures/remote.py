@@ -68,25 +68,23 @@ def serving(folder: Path, *options: str) -> Iterator[ServerProcess]:
 
 def remote_chain(folder: Path, pairs: int, size: int) -> dict[str, Any]:
     """Steps of one run in a chain, beside bare requests to the same server and the same steps on a local store."""
-    with (
-        serving(folder, "--no-auth") as server,
-        Agent("bench", store=server.url) as agent,
-        Agent("bench", store=f"sqlite:///{folder / 'local.db'}") as near,
-        agent.run("chain"),
-    ):
-        step, request = Series(operation(agent, "step")), Series(_bare_request(server.url))
-        take_turns(step, request, pairs=pairs, size=size)
-        with near.run("chain"):
-            local, cpu = Series(operation(near, "step")), list[float]()
+    with serving(folder, "--no-auth") as server:
+        with Agent("bench", store=server.url) as agent, agent.run("chain"):
+            step, request = Series(operation(agent, "step")), Series(_bare_request(server.url))
+            take_turns(step, request, pairs=pairs, size=size)
+            cpu: list[float] = []
             for _ in range(pairs):
                 before = server.cpu_ns()
                 step.run(size, keep=False)
                 cpu.append((server.cpu_ns() - before) / size / 1e6)
-                local.run(size)
+        with Agent("bench", store=f"sqlite:///{folder / 'local.db'}") as near, near.run("chain"):
+            local = Series(operation(near, "step"))
+            local.run(size, keep=False)
+            store_ms = median(local.run(size).cpu_ns / size / 1e6 for _ in range(pairs))
         ratios = sorted(our.seconds / bare.seconds for our, bare in zip(step.blocks, request.blocks, strict=True))
         return {
             "cpu_ms": median(cpu),
-            "beyond_ms": median(ours - near.cpu_ns / size / 1e6 for ours, near in zip(cpu, local.blocks, strict=True)),
+            "beyond_ms": median(cpu) - store_ms,
             "ratio": median(ratios),
             "ratio_spread": ratios,
             "step_ms": step.percentile_ms(0.5),
