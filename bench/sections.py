@@ -229,12 +229,24 @@ def _make_flat_rows(store: str, measured: dict[str, Any], keys: int) -> Iterator
 
 def many_runs(lab: Lab) -> Iterator[Row]:
     """Lists and counts among a million runs."""
-    count = 20_000 if lab.quick else 1_000_000
-    measured = lab.measure("many_runs", runs=count)
+    count, folders = 20_000 if lab.quick else 1_000_000, [lab.new_folder("runs") for _ in range(2)]
+    few, measured = (
+        lab.measure_in(folder, "many_runs", runs=runs) for folder, runs in zip(folders, (1, count), strict=True)
+    )
     whats = {"list": "the newest 50", "filter": "50 of one status", "count": "counts", "doctor": "1,000 unfinished"}
     for key, what in whats.items():
         note = "processor time"
         yield Row("runs", f"SQLite, {count:,} runs: {what}", measured[key], "ms", at_most(200), False, note)
+    for command in ("doctor", "gc --dry-run"):
+        small, large = (_command_ms(folder, command, 3 if lab.quick else 5) for folder in folders)
+        note = f"processor time beyond that of a store with {few['runs']:.0f} runs, {small:.0f} ms"
+        what = f"SQLite, {count:,} runs: perdure {command}"
+        yield Row("runs", what, max(large - small, 0.0), "ms", at_most(200), False, note)
+
+
+def _command_ms(folder: Path, command: str, rounds: int) -> float:
+    store = f"sqlite:///{folder / 'perdure.db'}"
+    return median([_milliseconds(_perdure(*command.split(), "--store", store)) for _ in range(rounds)])
 
 
 def events(lab: Lab) -> Iterator[Row]:

@@ -38,7 +38,7 @@ def many_runs(folder: Path, runs: int) -> dict[str, float]:
             "doctor": lambda: list_runs(store, unfinished=True, limit=1000),
         }
         assert run_counts(store).total() == runs + 1
-        return {name: _milliseconds(call) for name, call in work.items()}
+        return {"runs": runs + 1, **{name: _milliseconds(call) for name, call in work.items()}}
 
 
 def _fill(path: Path, runs: int) -> None:
