@@ -181,10 +181,14 @@ def test_a_queued_message_and_an_answer_go_with_the_conversation(program: Chat) 
     check_views(agent)
 
 
-def test_a_task_that_did_a_turn_goes_with_it(program: Chat) -> None:
+@pytest.mark.parametrize("answered_by", ["the worker", "another caller"])
+def test_the_task_of_a_turn_goes_with_it(program: Chat, answered_by: str) -> None:
     import threading
 
     handle = program.chat.start("user", SECRET, id="r1")
+    if answered_by == "another caller":
+        program.chat("user", "next")
+        assert program.contents()[::2] == [SECRET, "next"]
     worker = program.agent.worker()
     work = threading.Thread(target=worker.run)
     work.start()

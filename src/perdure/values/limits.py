@@ -269,6 +269,9 @@ TRACES_MAX = 10_000
 CONSOLIDATED_MAX = 200
 """Episodes that are consolidated at a time."""
 
+HOLDER_LOOK_SECONDS = 5.0
+"""How often a parked turn checks that the holder of its thread is still alive. The end of its turn wakes it sooner."""
+
 AWAITED_LOOK_SECONDS = 86_400.0
 """How often a run that waits for another agent's run checks that this agent is still in the store."""
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from perdure.api.aio.base import AsyncFacade
-from perdure.api.aio.run import AsyncRun
+from perdure.api.aio.run import ASYNC, AsyncRun
 from perdure.api.aio.tasks import AsyncTaskHandle, make_task
-from perdure.errors import InDoubt, RunWaiting, TurnUnfinished, UnknownAttribute, WrongType, WrongValue
+from perdure.errors import InDoubt, RunWaiting, TurnUnfinished, UnknownAttribute, WrongValue
 from perdure.kernel.awaitables import is_awaitable
 from perdure.kernel.engine import Engine
-from perdure.kernel.names import check_storable_name
+from perdure.kernel.names import check_identifier, check_storable_name
 from perdure.kernel.protocol import Protocol, drive_async, read_protocol
 from perdure.kernel.protocol import drive_sync as block
 from perdure.run.conversation import SUMMED_UP
@@ -26,7 +29,18 @@ from perdure.work.threads import history, thread_state
 from perdure.work.threads.conversations import QueuedInput, check_thread, read_index
 from perdure.work.threads.history import TurnInfo
 from perdure.work.threads.thread_state import DELETED
-from perdure.work.threads.turn import NO_INPUT, TurnRequest, enqueue, open_turn, reply, reply_with_returned, turn_before
+from perdure.work.threads.turn import (
+    NO_INPUT,
+    TurnRequest,
+    check_turn_function,
+    choose_request_id,
+    enqueue,
+    list_queue_writes,
+    open_turn,
+    reply,
+    reply_with_returned,
+    turn_before,
+)
 
 if TYPE_CHECKING:
     from perdure.presence.context.compact import Compaction
@@ -262,7 +276,9 @@ class AsyncTurnFunction:
         the message is queued durably, and `RunWaiting` is raised; `InDoubt` when an effect with `in_doubt="fail"` has
         ended that turn.
         """
-        request = _request(check_thread(thread), input, id, wait, "error")
+        return await self._do(_request(check_thread(thread), input, id, wait, "error"))
+
+    async def _do(self, request: TurnRequest) -> Any:
         while True:
             await self._finish_earlier(request)
             try:
@@ -286,12 +302,19 @@ class AsyncTurnFunction:
         """Queue the turn for workers. Returns a handle, whose `result()` is the reply.
 
         >>> await chat.start("user-123", "Book a flight to NYC", id=request_id)
+
+        The message is in `thread.pending` until its turn begins. Messages of a thread are taken in their order.
         """
-        ident = id if id is not None else self._engine.clock.key()
-        return await self._task.start(f"{check_thread(thread)}@{ident}", thread, input, ident)
+        request = _request(check_thread(thread), input, id, 0.0, "error")
+        if request.id is None:
+            chosen = await drive_async(self._engine.store, choose_request_id(self._engine))
+            request = msgspec.structs.replace(request, id=chosen)
+        run_id = check_identifier(f"{thread}@{request.id}", "a run's id")
+        given = {"thread": thread, "input": input, "id": request.id}
+        return await self._task.start_with(run_id, given, partial(list_queue_writes, self._engine, request))
 
     async def _do_task(self, thread: str, input: Any, id: str) -> Any:
-        return await self(thread, input, id=id)
+        return await self._do(TurnRequest(thread, input, id, wait=None))
 
     async def _find_earlier(self, request: TurnRequest) -> TurnRequest | None:
         return await drive_async(self._engine.store, read_protocol(turn_before, self._engine, request))
@@ -323,6 +346,5 @@ def _request(thread: str, given: Any, id: str | None, wait: float, on_unfinished
 
 def make_turn(engine: Engine, function: Callable[..., Any]) -> AsyncTurnFunction:
     """Make a function a turn of threads."""
-    if not callable(function):
-        raise WrongType(f"@agent.turn takes a function, not {function!r}")
+    check_turn_function(function, awaits=ASYNC)
     return AsyncTurnFunction(engine, function)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import msgspec
@@ -12,6 +12,7 @@ import msgspec
 from perdure.api.aio.base import AsyncFacade
 from perdure.api.aio.run import ASYNC, AsyncRun
 from perdure.errors import NotDurable, WrongType
+from perdure.journal.agent_writes import AgentWrite
 from perdure.kernel.engine import Engine
 from perdure.kernel.names import check_identifier
 from perdure.kernel.protocol import drive_async
@@ -86,10 +87,16 @@ class AsyncTask(Generic[P, R]):
         wanted = check_identifier(
             id, "a run's id"
         )  # first: whoever forgets it learns that, and not what is missing then
-        given = self.definition.arguments(args, kwargs)
-        protocol = submission.start(self._engine, self.definition, self._options, wanted, given, awaits=ASYNC)
+        return await self.start_with(wanted, self.definition.arguments(args, kwargs))
+
+    async def start_with(
+        self, id: str, given: dict[str, Any], also: Callable[[], Sequence[AgentWrite]] = tuple
+    ) -> AsyncTaskHandle[R]:
+        """Queue a run with its input, and with writes that land in the same commit."""
+        options = self._options
+        protocol = submission.start(self._engine, self.definition, options, id, given, awaits=ASYNC, also=also)
         await drive_async(self._engine.store, protocol)
-        return AsyncTaskHandle(self, wanted)
+        return AsyncTaskHandle(self, id)
 
     async def run(self, id: str, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Execute a run here and return its result. After a crash the same call continues it. Waits block."""

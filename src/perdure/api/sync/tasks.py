@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import builtins
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import msgspec
@@ -13,6 +13,7 @@ import msgspec
 from perdure.api.sync.base import Facade
 from perdure.api.sync.run import ASYNC, Run
 from perdure.errors import NotDurable, WrongType
+from perdure.journal.agent_writes import AgentWrite
 from perdure.kernel.engine import Engine
 from perdure.kernel.names import check_identifier
 from perdure.kernel.protocol import drive_sync
@@ -87,10 +88,16 @@ class Task(Generic[P, R]):
         wanted = check_identifier(
             id, "a run's id"
         )  # first: whoever forgets it learns that, and not what is missing then
-        given = self.definition.arguments(args, kwargs)
-        protocol = submission.start(self._engine, self.definition, self._options, wanted, given, awaits=ASYNC)
+        return self.start_with(wanted, self.definition.arguments(args, kwargs))
+
+    def start_with(
+        self, id: str, given: dict[str, Any], also: Callable[[], Sequence[AgentWrite]] = tuple
+    ) -> TaskHandle[R]:
+        """Queue a run with its input, and with writes that land in the same commit."""
+        options = self._options
+        protocol = submission.start(self._engine, self.definition, options, id, given, awaits=ASYNC, also=also)
         drive_sync(self._engine.store, protocol)
-        return TaskHandle(self, wanted)
+        return TaskHandle(self, id)
 
     def run(self, id: str, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Execute a run here and return its result. After a crash the same call continues it. Waits block."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import msgspec
 from perdure import records as r
 from perdure.errors import ResultErased, RunDeleted, RunNotFound, TaskFailed, WaitTimeout
 from perdure.journal import objects
+from perdure.journal.agent_writes import AgentWrite
 from perdure.journal.departures import refuse_if_gone
 from perdure.journal.project import order_text
 from perdure.journal.task_starts import QueueRun, RequeueRun
@@ -47,17 +48,27 @@ RESULT_POLL_SECONDS_MAX = 0.05
 
 
 def start(
-    engine: Engine, task: TaskDefinition, options: TaskOptions, run_id: str, given: dict[str, Any], *, awaits: bool
+    engine: Engine,
+    task: TaskDefinition,
+    options: TaskOptions,
+    run_id: str,
+    given: dict[str, Any],
+    *,
+    awaits: bool,
+    also: Callable[[], Sequence[AgentWrite]] = tuple,
 ) -> Protocol[None]:
-    """Queue a run: with the enclosing body or item, as a step of the enclosing run, or at once."""
+    """Queue a run: with the enclosing body or item, as a step of the enclosing run, or at once.
+
+    The writes of `also` land before it. Outside a run they have an entry of their own, which can be erased alone.
+    """
     check_storable_name(run_id, "run's id")
     frame = current_frame()
     within = frame is not None and frame.run.store is engine.store
 
-    def ask() -> QueueRun:
+    def ask() -> list[AgentWrite]:
         engine.ensure_agent()
         parent = frame.run.head.stream if frame is not None and within else 0
-        return _make_request(engine, engine.stream, task, options, run_id, given, parent)
+        return [*also(), _make_request(engine, engine.stream, task, options, run_id, given, parent)]
 
     if frame is not None and within and frame.buffer is None:
         wanted = _make_step(engine, task.name, ask, awaits)
@@ -65,7 +76,10 @@ def start(
         parking = core_of(frame).parking
         yield from begin() if parking is None else parking.execute_counted(begin)
     else:
-        yield from write(engine, Site.TASK, [(yield Read(ask))])
+        *before, queued = yield Read(ask)
+        if before:
+            yield from write(engine, Site.STATE, before)
+        yield from write(engine, Site.TASK, [queued])
 
 
 def _make_request(
@@ -96,8 +110,8 @@ def _make_request(
     return QueueRun(queued, made)
 
 
-def _make_step(engine: Engine, name: str, ask: Callable[[], QueueRun], awaits: bool) -> DurableFunction:
-    """Return a step whose only write is the queued run."""
+def _make_step(engine: Engine, name: str, ask: Callable[[], list[AgentWrite]], awaits: bool) -> DurableFunction:
+    """Return a step that only queues the run."""
 
     def queue(run: str, input: dict[str, Any]) -> None:
         _note(engine, ask())
@@ -112,10 +126,10 @@ def _make_step(engine: Engine, name: str, ask: Callable[[], QueueRun], awaits: b
     )
 
 
-def _note(engine: Engine, asked: QueueRun) -> None:
+def _note(engine: Engine, asked: list[AgentWrite]) -> None:
     room = enclosing_buffer(engine)
     assert room is not None, "the body of a step has a buffer"
-    room.asks.append(asked)
+    room.asks.extend(asked)
 
 
 def retry_run(engine: Engine, run_id: str, by: str | None) -> Protocol[bool]:

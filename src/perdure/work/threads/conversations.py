@@ -6,6 +6,7 @@ is the run `<thread>#<n>`; the commit that starts the run writes its number here
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,7 +17,7 @@ from perdure.journal import objects
 from perdure.journal.agent_writes import RequireRevision, SetKey
 from perdure.journal.retention_rules import OURS
 from perdure.kernel.names import check_storable_name
-from perdure.records import StateChange
+from perdure.records import AgentChange, StateChange
 from perdure.values.limits import NAME_CHARACTERS_MAX
 from perdure.work.threads.trails import framework_of
 
@@ -135,9 +136,16 @@ def id_write(engine: Engine, thread: str, request: str, number: int) -> SetKey:
     return state.ask_set(engine, (engine.stream, _ids_of(thread), request), number, None, None)
 
 
-def queue_write(engine: Engine, thread: str, request: str, given: Any) -> SetKey:
-    """Return the write that queues a user's message."""
-    return _write(engine, thread, _QUEUED + request, [given, engine.store.clock.wall_ms()])
+def request_in(thread: str, changes: Sequence[AgentChange]) -> str:
+    """Return the id of the request among the changes that landed with the start of a turn; "" if it has none."""
+    ids = (change for change in changes if isinstance(change, StateChange) and change.space == _ids_of(thread))
+    return next((change.key for change in ids), "")
+
+
+def queue_write(engine: Engine, index: ThreadIndex, request: str, given: Any) -> SetKey:
+    """Return the write that queues a user's message, behind those that wait already."""
+    at = max(engine.store.clock.wall_ms(), index.queued[-1].at + 1 if index.queued else 0)
+    return _write(engine, index.thread, _QUEUED + request, [given, at])
 
 
 def queue_drop(engine: Engine, thread: str, request: str) -> SetKey:

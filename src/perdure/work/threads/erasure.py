@@ -25,12 +25,15 @@ from perdure.run.answers import find_current_user
 from perdure.run.lifecycle import ClaimedRun, load
 from perdure.run.listing import summary_of, task_of
 from perdure.store.base import Statement
-from perdure.store.rows import RunRow, read_run, require_run_row, run_in
+from perdure.store.rows import RunRow, read_entry, read_run, require_run_row, run_in
 from perdure.work.threads import conversations
 from perdure.work.threads.conversations import ThreadIndex, is_shown, owner_of, read_index
 
 if TYPE_CHECKING:
     from perdure.kernel.engine import Engine
+
+_START_SEQ = 2
+"""The entry of a turn with the user's message, and the id of its request."""
 
 REASON = "its conversation was deleted"
 
@@ -89,18 +92,35 @@ def scrub(engine: Engine, gone: ErasedContent) -> Protocol[None]:
 
 
 def _runs_of(engine: Engine, index: ThreadIndex, number: int) -> Iterator[RunRow]:
-    """Yield the runs of a dropped turn that no thread shows: its own, its children, and the task that opened it."""
+    """Yield the runs of a dropped turn that no thread shows: its own, its children, and the tasks that did it.
+
+    One task opened the turn. Another one queued its message, if the tasks of a thread were taken out of order.
+    """
     owner = owner_of(engine, index, number)
     if is_shown(engine, owner, number):
         return
     run = read_run(engine.store, engine.name, f"{owner.thread}#{number}")
     if run is None:
         return
+    if (starter := _task_of_turn(engine, owner.thread, run)) is not None:
+        yield starter  # first: the turn tells which task it is
     yield from _family(engine, run)
     parent = run_in(engine.store.read("run_in", (run.parent,)))
-    by_task = parent is not None and task_of(engine.store, parent.stream).startswith("turn ")
-    if parent is not None and by_task and parent.id.startswith(f"{owner.thread}@"):
+    if parent is not None and _is_turn_task(engine, owner.thread, parent):
         yield parent
+
+
+def _task_of_turn(engine: Engine, thread: str, turn: RunRow) -> RunRow | None:
+    """Return the task by which `chat.start` has queued the message of a turn."""
+    start = read_entry(engine.store, turn.stream, _START_SEQ)
+    record = r.decode(start.kind, start.body) if start is not None and start.body is not None else None
+    request = conversations.request_in(thread, getattr(record, "landed", ()))
+    run = read_run(engine.store, engine.name, f"{thread}@{request}") if request else None
+    return run if run is not None and _is_turn_task(engine, thread, run) else None
+
+
+def _is_turn_task(engine: Engine, thread: str, run: RunRow) -> bool:
+    return run.id.startswith(f"{thread}@") and task_of(engine.store, run.stream).startswith("turn ")
 
 
 def _call_runs(engine: Engine, thread: str) -> Iterator[RunRow]:

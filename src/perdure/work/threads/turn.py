@@ -7,6 +7,7 @@ that commit fails if the thread has changed since it was read, and then the thre
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,11 +23,15 @@ from perdure.errors import (
     RunFinished,
     TurnUnfinished,
     VersionConflict,
+    WrongType,
 )
 from perdure.journal import objects
+from perdure.journal.agent_writes import SetKey
+from perdure.kernel.awaitables import is_async
 from perdure.kernel.program_line import format_value
 from perdure.kernel.protocol import Pause, Protocol, Read
-from perdure.run.core import RunCore
+from perdure.kernel.scope import current_frame
+from perdure.run.core import RunCore, core_of
 from perdure.run.finish import end_run
 from perdure.run.ledger import Ledger
 from perdure.run.lifecycle import ClaimedRun, load, open_run
@@ -34,10 +39,10 @@ from perdure.run.listing import RunSummary, summary_of
 from perdure.run.order_delivery import give_order
 from perdure.run.order_handling import PendingOrder
 from perdure.run.turn_start import TurnStart, TurnTaken
-from perdure.run.writes import list_buffered_writes, set_result, write
+from perdure.run.writes import call_once, list_buffered_writes, record_value, set_result, write
 from perdure.store.rows import read_run, require_run_row
 from perdure.values import codec
-from perdure.values.limits import WAIT_POLL_SECONDS
+from perdure.values.limits import HOLDER_LOOK_SECONDS, WAIT_POLL_SECONDS
 from perdure.work.threads import conversations
 from perdure.work.threads.conversations import QueuedInput, ThreadIndex, read_index, run_id_of
 
@@ -58,7 +63,8 @@ class TurnRequest(msgspec.Struct, frozen=True):
     given: Any = NO_INPUT
     id: str | None = None
     on_unfinished: str = "error"
-    wait: float = 0.0
+    wait: float | None = 0.0
+    """Seconds to wait for another holder of the thread, and for a person. None: without end, parked in a worker."""
 
     def is_queued_as(self, queued: QueuedInput) -> bool:
         """Whether this is the message that waits in the queue. Raises `InputChanged` if only the id is the same."""
@@ -104,6 +110,15 @@ class _PlannedTurn(msgspec.Struct, frozen=True):
     queued: str = ""
 
 
+def check_turn_function(function: object, *, awaits: bool) -> None:
+    """Refuse what cannot be called as a turn."""
+    if not callable(function):
+        raise WrongType(f"@agent.turn takes a function, not {function!r}")
+    if not awaits and is_async(function):
+        name = getattr(function, "__name__", type(function).__name__)
+        raise WrongType(f"{name} is async: use AsyncAgent, whose turns are awaited")
+
+
 # -- opening ----------------------------------------------------------------------------------------------------------
 
 
@@ -111,7 +126,7 @@ def open_turn(engine: Engine, request: TurnRequest) -> Protocol[RunCore]:
     """Open the turn that a request is about: a new one, one that is resumed, or one that has finished."""
     yield Read(engine.ensure_agent)
     yield Read(conversations.refuse_foreign, (engine, request.thread))
-    until = engine.clock.boot_ms() + int(request.wait * 1000)
+    until = None if request.wait is None else engine.clock.boot_ms() + int(request.wait * 1000)
     while True:
         try:
             planned = yield from _plan(engine, request)
@@ -127,13 +142,31 @@ def open_turn(engine: Engine, request: TurnRequest) -> Protocol[RunCore]:
         except (TurnTaken, VersionConflict):
             continue  # somebody has changed the thread since it was read
         except RunBusy:
-            if engine.clock.boot_ms() >= until:
+            if until is not None and engine.clock.boot_ms() >= until:
                 raise
-            yield Pause(WAIT_POLL_SECONDS)
+            yield from _wait_for_holder(engine, request)
             continue
         if planned.queued:
             yield from state.commit(engine, [conversations.queue_drop(engine, request.thread, planned.queued)])
         return run
+
+
+def _wait_for_holder(engine: Engine, request: TurnRequest) -> Protocol[None]:
+    """Wait a moment for the turn that is open elsewhere. A task without other work is parked until that turn ends."""
+    frame = current_frame()
+    parking = core_of(frame).parking if frame is not None and request.wait is None else None
+    if frame is None or parking is None:
+        yield Pause(WAIT_POLL_SECONDS)
+        return
+    index: ThreadIndex = yield Read(read_index, (engine, request.thread))
+    run = yield Read(run_id_of, (engine, index, index.turns))
+    ends = r.WakeCondition("run", stream=engine.stream, agent=engine.name, run=run)
+    waiter = parking.wait(core_of(frame), ends, engine.clock.wall_ms() + int(HOLDER_LOOK_SECONDS * 1000))
+    try:
+        yield Pause(WAIT_POLL_SECONDS)
+        parking.leave_if_idle()
+    finally:
+        parking.stop_waiting(waiter)
 
 
 def _plan(engine: Engine, request: TurnRequest) -> Protocol[_PlannedTurn]:
@@ -171,6 +204,8 @@ def _find_known_turn(
     given = None if request.given is NO_INPUT else request.given
     if request.id is not None:
         number = yield Read(conversations.number_of, (engine, request.thread, request.id))
+        if number > index.turns:
+            raise TurnTaken(f"turn {number} of thread {request.thread!r} has begun since the thread was read")
         if number:
             return _PlannedTurn((yield Read(run_id_of, (engine, index, number))), given)
     if last is None or last.run.status.over:
@@ -296,10 +331,27 @@ def turn_before(engine: Engine, request: TurnRequest) -> TurnRequest | None:
 
 def enqueue(engine: Engine, request: TurnRequest) -> Protocol[None]:
     """Keep a user's message durably until the turn before it has ended."""
-    index: ThreadIndex = yield Read(read_index, (engine, request.thread))
-    if not any(request.is_queued_as(queued) for queued in index.queued):
-        ident = request.id or engine.clock.key()
-        yield from state.commit(engine, [conversations.queue_write(engine, request.thread, ident, request.given)])
+    writes = yield Read(list_queue_writes, (engine, request))
+    if writes:
+        yield from state.commit(engine, writes)
+
+
+def list_queue_writes(engine: Engine, request: TurnRequest) -> list[SetKey]:
+    """Return the write that queues a user's message; none if it waits already, or has become a turn."""
+    index = read_index(engine, request.thread)
+    known = request.id is not None and conversations.number_of(engine, request.thread, request.id)
+    if known or any(request.is_queued_as(queued) for queued in index.queued):
+        return []
+    return [conversations.queue_write(engine, index, request.id or engine.clock.key(), request.given)]
+
+
+def choose_request_id(engine: Engine) -> Protocol[str]:
+    """Return an id for a message without one. A resumed run gets the recorded id, so that it queues nothing twice."""
+    frame = current_frame()
+    if frame is None or frame.run.store is not engine.store:
+        return engine.clock.key()
+    chosen: str = yield from record_value(core_of(frame), "message id", partial(call_once, engine.clock.key))
+    return chosen
 
 
 # -- replying ---------------------------------------------------------------------------------------------------------
