@@ -11,7 +11,7 @@ import pytest
 import perdure
 from perdure import Agent, AsyncAgent
 from perdure.api import aio, sync
-from perdure.errors import NotStorable, UnknownAttribute, WrongType
+from perdure.errors import NotStorable, UnknownAttribute, WrongType, WrongValue
 from perdure.values.synonyms import SYNONYMS
 
 
@@ -89,3 +89,9 @@ def test_an_error_inside_a_known_attribute_is_told_as_it_is() -> None:
 
     with pytest.raises(AttributeError, match="'list' object"):
         _ = Mine("mine", store="sqlite:///unused.db").broken
+
+
+@pytest.mark.parametrize("item", [{"a": 1}, 1])
+def test_a_loop_refuses_items_without_the_key(agent: Agent, item: object) -> None:
+    with agent.run("r") as run, pytest.raises(WrongValue, match=r"run.each\(key='id'\): .* has no 'id'"):
+        list(run.each([item], key="id"))

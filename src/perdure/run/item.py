@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import Any
 
 from perdure import records as r
-from perdure.errors import WrongType
+from perdure.errors import WrongType, WrongValue
 from perdure.journal.agent_writes import AgentWrite
 from perdure.kernel.awaitables import require_plain
 from perdure.kernel.names import check_storable_name
@@ -188,8 +188,8 @@ def _key_of(value: Any, key: ItemKey) -> Any:
         return require_plain(key(value), key)
     try:
         return value[key] if isinstance(value, dict) else getattr(value, key)
-    except (KeyError, AttributeError) as error:
-        raise type(error)(f"run.each(key={key!r}): {value!r} has no {key!r}") from None
+    except (KeyError, AttributeError):
+        raise WrongValue(f"run.each(key={key!r}): {format_value(value)} has no {key!r}") from None
 
 
 def _label(key: Any, path: str) -> str:

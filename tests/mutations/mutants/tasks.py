@@ -13,8 +13,8 @@ MUTANTS = (
         TESTS + "test_what_is_started_in_a_step_is_queued_with_it",
         "perdure.work.tasks.submission:start",
         (
-            "yield from write(engine, Site.TASK, [(yield Read(ask))])",
-            "from ..state import land\nyield from land(engine, Site.TASK, [ask()])",
+            "yield from write(engine, Site.TASK, [queued])",
+            "from ..state import land\nyield from land(engine, Site.TASK, [queued])",
         ),
     ),
     mutant(

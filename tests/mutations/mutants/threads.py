@@ -141,7 +141,7 @@ MUTANTS = (
     mutant(
         "a-started-message-is-not-queued",
         "workers answer the started messages of a thread in any order",
-        "tests/conformance/test_chat_threads_queued.py::test_started_messages_become_turns_in_their_order",
+        "conformance/test_chat_threads_queued.py::test_started_messages_become_turns_in_their_order",
         "perdure.work.tasks.submission:start.ask",
         ("*also()", ""),
     ),
