@@ -1,8 +1,9 @@
 """Write the table of docs/guides/frameworks.md: each framework killed, with its own means and with Perdure.
 
-Usage: python tools/framework_table.py
+Usage: python tools/framework_table.py [NAME ...]
 
-Each cell is measured: the program of tests/adapters/frameworks.py is killed in a real process and started again. What
+Without names, all frameworks of this environment are measured. Rows that are not measured stay: CrewAI has an
+environment of its own. LangGraph needs langgraph-checkpoint-sqlite for its row without Perdure. Each cell is measured: the program of tests/adapters/frameworks.py is killed in a real process and started again. What
 model calls and tools did is counted outside.
 """
 
@@ -27,16 +28,19 @@ HEADS = ("before tool 2 acts", "after tool 2 acted", "after its result", "in a m
 
 
 def main() -> int:
-    """Measure all cells and write the page."""
-    lines = [f"| framework | | {' | '.join(HEADS)} |", "|---" * (len(HEADS) + 2) + "|"]
-    for name in PLAYS:
+    """Measure the cells and write the page."""
+    text = PAGE.read_text()
+    head, rest = text.split(BEGIN)
+    before, after = rest.split(END)
+    rows = {tuple(line.split(" | ")[:2]): line for line in before.strip().splitlines()[2:]}
+    for name in sys.argv[1:] or PLAYS:
         warm_up(name)
         for ours in (False, True):
             cells = [measure(name, moment, ours) for moment in MOMENTS]
-            lines.append(f"| {name} | {'with' if ours else 'without'} | {' | '.join(cells)} |")
-    text = PAGE.read_text()
-    head, rest = text.split(BEGIN)
-    PAGE.write_text(f"{head}{BEGIN}\n" + "\n".join(lines) + f"\n{END}" + rest.split(END)[1])
+            start = (f"| {name}", "with" if ours else "without")
+            rows[start] = f"{' | '.join([*start, *cells])} |"
+    lines = [f"| framework | | {' | '.join(HEADS)} |", "|---" * (len(HEADS) + 2) + "|", *rows.values()]
+    PAGE.write_text(f"{head}{BEGIN}\n" + "\n".join(lines) + f"\n{END}{after}")
     return 0
 
 

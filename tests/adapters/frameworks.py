@@ -10,9 +10,12 @@ import asyncio
 import gc
 import json
 import os
+import sys
 import warnings
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -117,6 +120,71 @@ def play_openai_agents(stage: Stage) -> str:
         return str(result.final_output)
 
     return asyncio.run(main())
+
+
+def play_langgraph(stage: Stage) -> str:
+    from langchain.agents import create_agent
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
+    from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+
+    from perdure.adapters.langgraph import DurableTools, PerdureSaver
+
+    def count(messages: Any) -> int:
+        return sum(isinstance(message, ToolMessage) for message in messages)
+
+    def call(name: str, results: int) -> Any:
+        return {"name": name, "args": {"x": results}, "id": f"call-{results}"}
+
+    class Scripted(BaseChatModel):
+        @property
+        def _llm_type(self) -> str:
+            return "scripted"
+
+        def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+            return self
+
+        def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> ChatResult:
+            results = count(messages)
+            name = stage.model(results)
+            said = AIMessage(ANSWER) if name is None else AIMessage("", tool_calls=[call(name, results)])
+            return ChatResult(generations=[ChatGeneration(message=said)])
+
+        def _stream(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
+            results = count(messages)
+            name = stage.model(results)
+            if name is not None:
+                made = {**call(name, results), "args": json.dumps({"x": results}), "index": 0}
+                yield ChatGenerationChunk(message=AIMessageChunk("", tool_call_chunks=[made]))
+                return
+            for piece in stage.pieces():
+                yield ChatGenerationChunk(message=AIMessageChunk(piece))
+                stage.cut()
+
+    agent = Agent("langgraph", store=stage.url)
+    checks = {f"tool{number}": stage.check(number) for number in TOOLS}
+    with ExitStack() as stack:
+        if stage.ours:
+            saver: Any = PerdureSaver(agent)
+        else:
+            from langgraph.checkpoint.sqlite import SqliteSaver  # for tools/framework_table.py only
+
+            saver = stack.enter_context(SqliteSaver.from_conn_string(str(stage.folder / "own.db")))
+        graph: Any = create_agent(
+            Scripted(),
+            [make_function(stage, number) for number in TOOLS],
+            checkpointer=saver,
+            middleware=[DurableTools(agent, checks=checks)] if stage.ours else [],
+        )
+        place: Any = {"configurable": {"thread_id": "user-1"}}
+        # LangGraph resumes a graph without input; with Perdure, the same input resumes it too.
+        begun = not stage.ours and bool(graph.get_state(place).next)
+        given = None if begun else {"messages": [("user", "go")]}
+        if not stage.streams:
+            return str(graph.invoke(given, place, durability="sync")["messages"][-1].content)
+        for _ in graph.stream(given, place, stream_mode="messages", durability="sync"):
+            pass
+        return str(graph.get_state(place).values["messages"][-1].content)
 
 
 def play_pydantic_ai(stage: Stage) -> str:
@@ -269,7 +337,7 @@ def make_effect(agent: Agent, stage: Stage, number: int) -> Any:
     return agent.effect(act, name=f"tool{number}", check=stage.check(number))
 
 
-def play_loop(stage: Stage, ask: Callable[[Any, list[Any]], tuple[str | None, str]]) -> str:
+def play_loop(stage: Stage, ask: Callable[[Any, list[Any]], tuple[str | None, str]], run_id: str = "user-1") -> str:
     """A plain loop around a client: `ask` returns the tool that the model wants, or the answer."""
     agent = Agent("shop", store=stage.url)
     tools = {f"tool{number}": make_effect(agent, stage, number) for number in TOOLS}
@@ -286,18 +354,116 @@ def play_loop(stage: Stage, ask: Callable[[Any, list[Any]], tuple[str | None, st
 
     if not stage.ours:
         return turn()
-    with agent.run("user-1") as run:
+    with agent.run(run_id) as run:
         run.result = turn()
         return str(run.result)
 
 
+def ask_own_model(stage: Stage, messages: list[Any]) -> tuple[str | None, str]:
+    """A model call in the user's own code, as frameworks without models have it."""
+    name = stage.model(len(messages) // 2)
+    if name is None and stage.streams:
+        stage.cut()
+    return name, ANSWER if name is None else ""
+
+
+def play_own_code(stage: Stage, run_id: str) -> str:
+    """What the pages of A2A and CrewAI recommend: a run with the id of the message or flow, and the model as a step."""
+
+    @Agent("shop", store=stage.url).step(name="model")
+    def model(messages: list[Any]) -> list[str | None]:
+        return list(ask_own_model(stage, messages))
+
+    def ask(stage: Stage, messages: list[Any]) -> tuple[str | None, str]:
+        name, text = model(messages)
+        return name, str(text)
+
+    return play_loop(stage, ask if stage.ours else ask_own_model, run_id)
+
+
+def play_a2a(stage: Stage) -> str:
+    from a2a.server.agent_execution import AgentExecutor
+    from a2a.server.context import ServerCallContext
+    from a2a.server.request_handlers import DefaultRequestHandler
+    from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
+    from a2a.types import (
+        AgentCapabilities,
+        AgentCard,
+        ListTasksRequest,
+        Message,
+        Part,
+        Role,
+        SendMessageRequest,
+        Task,
+        TaskStatus,
+    )
+    from a2a.types import TaskState as States
+
+    from perdure.adapters.a2a import PerdureTaskStore
+
+    class Executor(AgentExecutor):
+        async def execute(self, context: Any, event_queue: Any) -> None:
+            if context.current_task is None:
+                status = TaskStatus(state=States.TASK_STATE_WORKING)
+                await event_queue.enqueue_event(Task(id=context.task_id, context_id=context.context_id, status=status))
+            answer = await asyncio.to_thread(play_own_code, stage, context.message.message_id)
+            updater = TaskUpdater(event_queue, context.task_id, context.context_id)
+            await updater.add_artifact([Part(text=answer)])
+            await updater.complete()
+
+        async def cancel(self, context: Any, event_queue: Any) -> None: ...
+
+    store: Any = PerdureTaskStore(stage.url, agent="tasks") if stage.ours else InMemoryTaskStore()
+
+    async def main() -> str:
+        card = AgentCard(name="shop", capabilities=AgentCapabilities(streaming=True))
+        handler: Any = DefaultRequestHandler(agent_executor=Executor(), task_store=store, agent_card=card)
+        context = ServerCallContext()
+        begun = (await store.list(ListTasksRequest(context_id="user-1"), context)).tasks
+        task_id = begun[0].id if begun else None
+        asked = Message(message_id="m1", context_id="user-1", task_id=task_id, role=Role.ROLE_USER)
+        asked.parts.append(Part(text="go"))
+        done = await handler.on_message_send(SendMessageRequest(message=asked), context)
+        return str(done.artifacts[0].parts[0].text)
+
+    return asyncio.run(main())
+
+
+def play_crewai(stage: Stage) -> str:
+    os.environ |= {"CREWAI_DISABLE_TELEMETRY": "true", "OTEL_SDK_DISABLED": "true", "CREWAI_TRACING_ENABLED": "false"}
+    from crewai.flow.flow import Flow, start
+    from crewai.flow.persistence import SQLiteFlowPersistence, persist
+
+    from perdure.adapters.crewai import PerdureFlowPersistence
+
+    states: Any = SQLiteFlowPersistence(str(stage.folder / "own.db"))
+    if stage.ours:
+        states = PerdureFlowPersistence(stage.url)
+
+    @persist(states)
+    class Shop(Flow[dict[str, Any]]):
+        @start()
+        def work(self) -> str:
+            self.state["answer"] = play_own_code(stage, self.state["id"])
+            return str(self.state["answer"])
+
+    return str(Shop(suppress_flow_events=True).kickoff(inputs={"id": "user-1"}))
+
+
+def http_library(sdk: Any) -> Any:
+    """The HTTP library of an SDK: httpx2, or httpx in older versions."""
+    base = next(one for one in sdk.DefaultHttpxClient.__mro__ if one.__module__.startswith("httpx"))
+    return sys.modules[base.__module__.partition(".")[0]]
+
+
 def play_anthropic(stage: Stage) -> str:
     import anthropic
-    import httpx2
 
     from perdure.adapters.anthropic import durable
 
-    def serve(request: httpx2.Request) -> httpx2.Response:
+    library = http_library(anthropic)
+
+    def serve(request: Any) -> Any:
         asked = json.loads(request.content)
         name = stage.model(len(asked["messages"]) // 2)
         message = {
@@ -311,10 +477,10 @@ def play_anthropic(stage: Stage) -> str:
             "usage": {"input_tokens": 10, "output_tokens": 1},
         }
         if asked.get("stream"):
-            return _send_events(_anthropic_events(stage, message, name))
-        return httpx2.Response(200, json={**message, "content": [{"type": "text", "text": name or ANSWER}]})
+            return _send_events(library, _anthropic_events(stage, message, name))
+        return library.Response(200, json={**message, "content": [{"type": "text", "text": name or ANSWER}]})
 
-    http = httpx2.Client(transport=httpx2.MockTransport(serve))
+    http = library.Client(transport=library.MockTransport(serve))
     plain = anthropic.Anthropic(api_key="none", http_client=http, max_retries=0)
     client = durable(plain) if stage.ours else plain
 
@@ -343,22 +509,23 @@ def _anthropic_events(stage: Stage, message: Any, name: str | None) -> Any:
 
 
 def play_openai(stage: Stage) -> str:
-    import httpx2
     import openai
 
     from perdure.adapters.openai import durable
 
-    def serve(request: httpx2.Request) -> httpx2.Response:
+    library = http_library(openai)
+
+    def serve(request: Any) -> Any:
         asked = json.loads(request.content)
         name = stage.model(len(asked["messages"]) // 2)
         whole = {"id": "c", "created": 1, "model": "gpt-5.5"}
         if asked.get("stream"):
-            return _send_events(_openai_events(stage, whole, name))
+            return _send_events(library, _openai_events(stage, whole, name))
         message = {"role": "assistant", "content": name or ANSWER}
         choice = {"index": 0, "finish_reason": "stop", "message": message}
-        return httpx2.Response(200, json={**whole, "object": "chat.completion", "choices": [choice]})
+        return library.Response(200, json={**whole, "object": "chat.completion", "choices": [choice]})
 
-    http = httpx2.Client(transport=httpx2.MockTransport(serve))
+    http = library.Client(transport=library.MockTransport(serve))
     plain = openai.OpenAI(api_key="none", http_client=http, max_retries=0)
     client = durable(plain) if stage.ours else plain
 
@@ -383,26 +550,28 @@ def _openai_events(stage: Stage, whole: Any, name: str | None) -> Any:
     yield "[DONE]"
 
 
-def _send_events(events: Any) -> Any:
-    import httpx2
-
+def _send_events(library: Any, events: Any) -> Any:
     def send() -> Any:
         for event in events:
             kind = f"event: {event['type']}\n" if isinstance(event, dict) and "type" in event else ""
             text = event if isinstance(event, str) else json.dumps(event)
             yield f"{kind}data: {text}\n\n".encode()
 
-    return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=send())
+    return library.Response(200, headers={"content-type": "text/event-stream"}, content=send())
 
 
 PLAYS: dict[str, Callable[[Stage], str]] = {
     "openai-agents": play_openai_agents,
+    "langgraph": play_langgraph,
     "pydantic-ai": play_pydantic_ai,
     "adk": play_adk,
     "strands": play_strands,
     "anthropic": play_anthropic,
     "openai": play_openai,
+    "a2a": play_a2a,
 }
+if find_spec("crewai"):  # has an environment of its own
+    PLAYS = {"crewai": play_crewai}
 
 
 @cache

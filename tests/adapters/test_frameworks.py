@@ -36,11 +36,9 @@ def run_to_end(name: str, folder: Path, url: str) -> Counter[str]:
     return Counter(what.split()[0] for what in World(folder).read_all())
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("name", PLAYS)
-def test_a_killed_turn_goes_on_without_repeating_anything(name: str, moment: str, folder: Path) -> None:
+def kill_and_resume(name: str, moment: str, folder: Path, url: str) -> None:
+    """Kill the program at a moment, start it again, and compare what has happened in both processes."""
     warm_up(name)
-    url = f"sqlite:///{folder}/shop.db"
     run_killed(name, folder, url, moment)
     seen = run_to_end(name, folder, url)
     assert World(folder).read_all()[-1] == f"answer {ANSWER}"
@@ -49,13 +47,26 @@ def test_a_killed_turn_goes_on_without_repeating_anything(name: str, moment: str
     assert seen["model"] == (5 if moment in ("model", "stream") else 4)
 
 
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("name", PLAYS)
+def test_a_killed_turn_goes_on_without_repeating_anything(name: str, moment: str, folder: Path) -> None:
+    kill_and_resume(name, moment, folder, f"sqlite:///{folder}/shop.db")
+
+
 @pytest.mark.stores("postgres")
 @pytest.mark.parametrize("name", PLAYS)
 def test_a_killed_turn_goes_on_with_a_server(name: str, folder: Path, store_url: str) -> None:
-    warm_up(name)
-    run_killed(name, folder, store_url, "inside")
-    seen = run_to_end(name, folder, store_url)
-    assert [seen[f"tool{number}"] for number in TOOLS] == [1, 1, 1] and seen["model"] == 4
+    kill_and_resume(name, "inside", folder, store_url)
+
+
+@pytest.mark.soak
+@pytest.mark.stores("postgres")
+@pytest.mark.parametrize("moment", [moment for moment in MOMENTS if moment != "inside"])
+@pytest.mark.parametrize("name", PLAYS)
+def test_a_killed_turn_goes_on_with_a_server_at_every_moment(
+    name: str, moment: str, folder: Path, store_url: str
+) -> None:
+    kill_and_resume(name, moment, folder, store_url)
 
 
 @pytest.mark.parametrize("name", ["openai-agents", "adk", "strands"])

@@ -7,11 +7,12 @@ streams that were cut are not recorded. Headers of the request, and so its secre
 from __future__ import annotations
 
 import copy
+import sys
 import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping
+from functools import cache
 from typing import Any, TypeVar
 
-import httpx2
 import msgspec
 
 from perdure.adapters.call_policy import STEP, AdapterCall, is_recorded, make_body, perform_call
@@ -36,7 +37,7 @@ def record_client(client: C, provider: str) -> C:
     """Return a copy of an SDK's client that records its answers. It shares connections with the original."""
     inner: Any = getattr(client, "_client", None)
     made = copy.copy(inner)
-    asynchronous = isinstance(inner, httpx2.AsyncClient)
+    asynchronous = hasattr(inner, "aclose")
     made._transport = (AsyncRecordingTransport if asynchronous else RecordingTransport)(inner, provider)
     made._mounts = {}
     wrapped: Any = client
@@ -76,7 +77,18 @@ def _refuse(arguments: dict[str, Any], key: str) -> Any:
     raise AssertionError("the answer is recorded")
 
 
-def find_call(request: httpx2.Request, provider: str) -> OpenCall | None:
+def _library_of(request: Any) -> Any:
+    """Return `httpx2`, or `httpx`, which older SDKs use. Their classes have the same names and different identities."""
+    return sys.modules[type(request).__module__.partition(".")[0]]
+
+
+@cache
+def _stream_class(kind: type[Any], base: type[Any]) -> type[Any]:
+    """Return a stream class that the client's library accepts as its own."""
+    return type(kind.__name__, (kind, base), {})
+
+
+def find_call(request: Any, provider: str) -> OpenCall | None:
     """Return the call to record, or None for a request that is no model call or belongs to no run."""
     if request.method != "POST" or "json" not in request.headers.get("content-type", ""):
         return None
@@ -92,51 +104,50 @@ def find_call(request: httpx2.Request, provider: str) -> OpenCall | None:
     return OpenCall(core_of(frame), frame, call, provider)
 
 
-def _make_response(stored: Mapping[str, Any], request: httpx2.Request) -> httpx2.Response:
+def _make_response(stored: Mapping[str, Any], request: Any) -> Any:
     headers = {"content-type": stored["type"]}
-    return httpx2.Response(stored["status"], headers=headers, content=stored["body"], request=request)
+    return _library_of(request).Response(stored["status"], headers=headers, content=stored["body"], request=request)
 
 
-def _keep_headers(response: httpx2.Response) -> list[tuple[str, str]]:
+def _keep_headers(response: Any) -> list[tuple[str, str]]:
     return [(name, value) for name, value in response.headers.items() if name not in ABOUT_TRANSPORT]
 
 
-class RecordingTransport(httpx2.BaseTransport):
+class RecordingTransport:
     """Sends requests through another client's transport, and records the answers."""
 
     def __init__(self, inner: Any, provider: str) -> None:
         self._inner, self._provider = inner, provider
 
-    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+    def handle_request(self, request: Any) -> Any:
         request.read()
         call = find_call(request, self._provider)
         transport = self._inner._transport_for_url(request.url)
         if call is None:
-            live: httpx2.Response = transport.handle_request(request)
-            return live
+            return transport.handle_request(request)
         if call.recorded:
             return _make_response(drive_sync(call.run.store, call.read()), request)
         response = transport.handle_request(request)
         kind = response.headers.get("content-type", "")
         if not response.is_success:
-            answer: httpx2.Response = response
-            return answer
+            return response
+        http = _library_of(request)
         if kind.startswith(STREAM):
-            passed = _RecordingStream(call, response)
-            return httpx2.Response(
+            passed = _stream_class(_RecordingStream, http.SyncByteStream)(call, response)
+            return http.Response(
                 response.status_code, headers=_keep_headers(response), stream=passed, extensions=response.extensions
             )
         body = response.read()
         response.close()
         drive_sync(call.run.store, call.keep(response.status_code, kind, body))
-        return httpx2.Response(response.status_code, headers=_keep_headers(response), content=body)
+        return http.Response(response.status_code, headers=_keep_headers(response), content=body)
 
     def close(self) -> None:
         self._inner._transport.close()
 
 
-class _RecordingStream(httpx2.SyncByteStream):
-    def __init__(self, call: OpenCall, response: httpx2.Response) -> None:
+class _RecordingStream:
+    def __init__(self, call: OpenCall, response: Any) -> None:
         self._call, self._response = call, response
 
     def __iter__(self) -> Iterator[bytes]:
@@ -153,42 +164,41 @@ class _RecordingStream(httpx2.SyncByteStream):
         self._response.close()
 
 
-class AsyncRecordingTransport(httpx2.AsyncBaseTransport):
+class AsyncRecordingTransport:
     """Does the same as `RecordingTransport` for an asynchronous client."""
 
     def __init__(self, inner: Any, provider: str) -> None:
         self._inner, self._provider = inner, provider
 
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+    async def handle_async_request(self, request: Any) -> Any:
         await request.aread()
         call = find_call(request, self._provider)
         transport = self._inner._transport_for_url(request.url)
         if call is None:
-            live: httpx2.Response = await transport.handle_async_request(request)
-            return live
+            return await transport.handle_async_request(request)
         if call.recorded:
             return _make_response(await drive_async(call.run.store, call.read()), request)
         response = await transport.handle_async_request(request)
         kind = response.headers.get("content-type", "")
         if not response.is_success:
-            answer: httpx2.Response = response
-            return answer
+            return response
+        http = _library_of(request)
         if kind.startswith(STREAM):
-            passed = _AsyncRecordingStream(call, response)
-            return httpx2.Response(
+            passed = _stream_class(_AsyncRecordingStream, http.AsyncByteStream)(call, response)
+            return http.Response(
                 response.status_code, headers=_keep_headers(response), stream=passed, extensions=response.extensions
             )
         body = await response.aread()
         await response.aclose()
         await drive_async(call.run.store, call.keep(response.status_code, kind, body))
-        return httpx2.Response(response.status_code, headers=_keep_headers(response), content=body)
+        return http.Response(response.status_code, headers=_keep_headers(response), content=body)
 
     async def aclose(self) -> None:
         await self._inner._transport.aclose()
 
 
-class _AsyncRecordingStream(httpx2.AsyncByteStream):
-    def __init__(self, call: OpenCall, response: httpx2.Response) -> None:
+class _AsyncRecordingStream:
+    def __init__(self, call: OpenCall, response: Any) -> None:
         self._call, self._response = call, response
 
     async def __aiter__(self) -> AsyncIterator[bytes]:

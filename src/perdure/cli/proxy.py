@@ -12,7 +12,7 @@ import click
 
 from perdure.cli.output import CommandOutput, clean
 from perdure.cli.store_option import add_common_options
-from perdure.cli.supervise import CapturedRun, Supervisor, add_restart_options
+from perdure.cli.supervise import CapturedRun, Supervisor, add_mismatch_option, add_restart_options
 from perdure.http_capture.process import AGENT, name_program
 from perdure.http_capture.program_starts import ProgramStarts
 from perdure.http_capture.proxy_server import ProxyServer
@@ -38,13 +38,7 @@ PORT = 8322
     multiple=True,
     help="The base URL of a provider, as its SDK takes it: openai=https://gateway.example/v1.",
 )
-@click.option(
-    "--on-mismatch",
-    type=click.Choice(["warn", "strict", "force"]),
-    default="warn",
-    show_default=True,
-    help="What happens when a restarted program asks something else than recorded.",
-)
+@add_mismatch_option
 @add_restart_options
 @add_common_options
 def proxy(

@@ -88,19 +88,25 @@ def add_restart_options(command: F) -> F:
     return command
 
 
+def add_mismatch_option(command: F) -> F:
+    """Add `--on-mismatch`, for the commands that record model calls."""
+    option = click.option(
+        "--on-mismatch",
+        type=click.Choice(["warn", "strict", "force"]),
+        default="warn",
+        show_default=True,
+        help="What happens when a restarted program asks a model something else than recorded.",
+    )
+    return option(command)
+
+
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @add_restart_options
 @click.option("--capture", is_flag=True, help="Record paid model calls over HTTP, and never pay one twice.")
 @click.option("--id", "run_id", help="With --capture: the run. Default: the program's unfinished run, or a new one.")
 @click.option("--host", "hosts", multiple=True, help="With --capture: record this host too, HOST or HOST:PORT.")
-@click.option(
-    "--on-mismatch",
-    type=click.Choice(["warn", "strict", "force"]),
-    default="warn",
-    show_default=True,
-    help="With --capture: what happens when the program asks something else than recorded.",
-)
+@add_mismatch_option
 @add_common_options
 def run(
     command: tuple[str, ...],
