@@ -3,7 +3,9 @@
 Usage: python tools/framework_table.py [NAME ...]
 
 Without names, all frameworks of this environment are measured. Rows that are not measured stay: CrewAI has an
-environment of its own. LangGraph needs langgraph-checkpoint-sqlite for its row without Perdure. Each cell is measured: the program of tests/adapters/frameworks.py is killed in a real process and started again. What
+environment of its own. LangGraph needs langgraph-checkpoint-sqlite for its row without Perdure.
+
+Each cell is measured: the program of tests/adapters/frameworks.py is killed in a real process and started again. What
 model calls and tools did is counted outside.
 """
 

@@ -436,12 +436,12 @@ def play_crewai(stage: Stage) -> str:
 
     from perdure.adapters.crewai import PerdureFlowPersistence
 
-    states: Any = SQLiteFlowPersistence(str(stage.folder / "own.db"))
-    if stage.ours:
-        states = PerdureFlowPersistence(stage.url)
+    states: Any = (
+        PerdureFlowPersistence(stage.url) if stage.ours else SQLiteFlowPersistence(str(stage.folder / "own.db"))
+    )
 
     @persist(states)
-    class Shop(Flow[dict[str, Any]]):
+    class Shop(Flow):  # type: ignore[type-arg]
         @start()
         def work(self) -> str:
             self.state["answer"] = play_own_code(stage, self.state["id"])
