@@ -87,22 +87,39 @@ def make_function(stage: Stage, number: int) -> Any:
 
 def play_openai_agents(stage: Stage) -> str:
     from agents import Agent as FrameworkAgent
-    from agents import Runner, function_tool
+    from agents import Model, ModelResponse, Runner, Usage, function_tool
     from agents.memory import SQLiteSession
-    from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
+    from openai.types.responses import (
+        Response,
+        ResponseCompletedEvent,
+        ResponseFunctionToolCall,
+        ResponseOutputMessage,
+        ResponseOutputText,
+    )
 
     from perdure.adapters.openai_agents import PerdureSession, durable, durable_model
 
-    def answer(call: Any) -> ModelStep:
-        results = sum(item.get("type") == "function_call_output" for item in call.input)
+    def answer(input: Any) -> Any:
+        results = 0 if isinstance(input, str) else sum(item.get("type") == "function_call_output" for item in input)
         name = stage.model(results)
-        if name is None:
-            if stage.streams:
-                stage.cut()
-            return ModelStep(output=[assistant_message(ANSWER)])
-        return ModelStep(output=[function_call(name, {"x": results}, call_id=f"call-{results}")])
+        if name is not None:
+            given = json.dumps({"x": results})
+            return ResponseFunctionToolCall(arguments=given, call_id=f"call-{results}", name=name, type="function_call")
+        if stage.streams:
+            stage.cut()
+        text = ResponseOutputText(text=ANSWER, type="output_text", annotations=[])
+        return ResponseOutputMessage(id="m", content=[text], role="assistant", status="completed", type="message")
 
-    model: Any = ScriptedModel([ModelStep.respond(answer)] * 9)
+    class Scripted(Model):
+        async def get_response(self, system_instructions: Any, input: Any, *args: Any, **kwargs: Any) -> ModelResponse:
+            return ModelResponse(output=[answer(input)], usage=Usage(), response_id=None)
+
+        async def stream_response(self, system_instructions: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
+            whole: Any = {"id": "r", "created_at": 0, "model": "none", "object": "response", "output": [answer(input)]}
+            whole |= {"tool_choice": "auto", "tools": [], "parallel_tool_calls": False}
+            yield ResponseCompletedEvent(type="response.completed", sequence_number=0, response=Response(**whole))
+
+    model: Any = Scripted()
     tools: list[Any] = [function_tool(make_function(stage, number)) for number in TOOLS]
     session: Any = SQLiteSession("user-1", stage.folder / "own.db")
     if stage.ours:
