@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.kit import World
+
 CREWAI = "1.15.30"
 ROOT = Path(__file__).parents[2]
 
@@ -67,6 +69,55 @@ def test_the_lowest_versions_of_our_dependencies_work(tmp_path: Path) -> None:
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     for command in (["demo"], ["init"], ["runs"], ["doctor"]):
         subprocess.run([programs / "perdure", *command], env=environment, cwd=tmp_path, check=True)
+
+
+PLAY = """
+import sys
+from pathlib import Path
+from tests.adapters.frameworks import play
+
+play(sys.argv[1], Path("stream"), "sqlite:///stream/shop.db", sys.argv[2])
+"""
+EXTRAS = ("a2a", "adk", "anthropic", "openai", "openai-agents", "pydantic-ai", "strands")
+NAMES = {
+    "a2a": "a2a.PerdureTaskStore",
+    "adk": "adk.PerdureSessionService adk.PerdureMemoryService adk.PerdureArtifactService adk.DurabilityPlugin",
+    "anthropic": "anthropic.durable claude.MemoryTool claude.AsyncMemoryTool",
+    "openai": "openai.durable",
+    "openai-agents": "openai_agents.PerdureSession openai_agents.durable openai_agents.durable_model",
+    "pydantic-ai": "pydantic_ai.Durability pydantic_ai.to_model_messages",
+    "strands": "strands.PerdureSessionManager strands.durable",
+}
+"""What each extra must be able to import."""
+
+
+def lowest_of(extra: str) -> list[str]:
+    """The packages of an extra, each at its lower bound."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return [bound.replace(">=", "==") for bound in project["optional-dependencies"][extra]]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_the_lowest_versions_of_a_framework_survive_a_kill(extra: str, tmp_path: Path) -> None:
+    programs = make_environment(
+        tmp_path, *lowest_of(extra), "psycopg[binary]", "pytest", "pytest-asyncio", "hypothesis"
+    )
+    python = programs / "python"
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
+    for name in NAMES[extra].split():
+        module, _, attribute = name.partition(".")
+        subprocess.run(
+            [python, "-c", f"from perdure.adapters.{module} import {attribute}"], env=environment, check=True
+        )
+    (tmp_path / "stream").mkdir()
+    play = [python, "-c", PLAY, extra]
+    killed = subprocess.run([*play, "inside"], env=environment, cwd=tmp_path, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
+    subprocess.run([*play, ""], env=environment, cwd=tmp_path, check=True)
+    seen = [what.split()[0] for what in World(tmp_path / "stream").read_all()]
+    assert sorted(seen) == ["answer", *["model"] * 4, "tool1", "tool2", "tool3"]
 
 
 @pytest.mark.soak

@@ -40,4 +40,4 @@ _MODULES = {
     "to_model_messages": "history",
 }
 
-__getattr__ = lazy_names(__name__, _MODULES, "pydantic-ai")
+__getattr__ = lazy_names(__name__, _MODULES, "pydantic-ai", {"pydantic_ai_harness": "pydantic-ai-harness"})

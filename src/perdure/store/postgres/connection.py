@@ -230,15 +230,15 @@ def wait_ready(socket: int, wanted: int, until: float) -> bool:
 ValueEncoder = Callable[[Any], bytes | None]
 
 
-def _encode_args(args: tuple[Any, ...]) -> tuple[list[bytes | None], tuple[int, ...]]:
+def _encode_args(args: tuple[Any, ...]) -> tuple[list[bytes | None], list[int]]:
     encoders, formats = _encoders(tuple(map(type, args)))
     return [value if encode is None else encode(value) for encode, value in zip(encoders, args, strict=True)], formats
 
 
 @cache
-def _encoders(types: tuple[type, ...]) -> tuple[tuple[ValueEncoder | None, ...], tuple[int, ...]]:
+def _encoders(types: tuple[type, ...]) -> tuple[tuple[ValueEncoder | None, ...], list[int]]:
     """What encodes arguments of these types, and their formats. Statements have few different lists of types."""
-    return tuple(map(_encoder, types)), tuple(int(kind is bytes) for kind in types)
+    return tuple(map(_encoder, types)), [int(kind is bytes) for kind in types]  # psycopg 3.2 takes lists only
 
 
 def _encoder(kind: type) -> ValueEncoder | None:
