@@ -180,7 +180,7 @@ def test_the_list_shows_what_is_installed_and_connected(
     assert not listed["windsurf"]["installed"] and not listed["windsurf"]["connected"]
 
 
-HOOKED = [name for name, tool in TOOLS.items() if tool.hook_events]
+HOOKED = [name for name, tool in TOOLS.items() if tool.hook_file.endswith(".json")]
 MINE = """\
 {
   // mine
@@ -228,7 +228,7 @@ def test_hooks_are_added_beside_those_of_the_user_and_taken_back(
     assert "// mine" in path.read_text()
 
 
-@pytest.mark.parametrize("tool", HOOKED)
+@pytest.mark.parametrize("tool", [*HOOKED, "opencode"])
 def test_no_hooks_adds_none_and_removes_earlier_ones(
     tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -242,6 +242,21 @@ def test_no_hooks_adds_none_and_removes_earlier_ones(
     assert ("/hooks" in capsys.readouterr().out.splitlines()[-1]) == (tool == "codex")
     assert main(["doctor", "--store", str(tmp_path / "none.db")]) in (0, 1)
     assert f"hooks in {path}" in capsys.readouterr().out.replace("\n", " ")
+
+
+def test_a_plugin_of_somebody_else_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    path = tmp_path / ".config" / "opencode" / "plugins" / "perdure.js"
+    path.parent.mkdir(parents=True)
+    path.write_text("// mine\n")
+    assert main(["connect", "opencode", "--yes"]) == 2
+    assert path.read_text() == "// mine\n" and not path.parent.with_name("opencode.json").exists()
+    path.unlink()
+    assert main(["connect", "opencode", "--yes", "--agent", "x y"]) == 0
+    assert 'const OPTIONS = ["--agent", "x y"];' in path.read_text()
+    assert main(["disconnect", "opencode", "--yes"]) == 0
+    assert not path.exists()
 
 
 def test_a_broken_file_of_hooks_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ def _check_hooks(tool: ToolConfig, scope: str) -> Iterator[CheckResult]:
     if path is None:
         return
     try:
-        found = read_hooks(path)
+        found = read_hooks(tool, path)
     except ConfigurationBroken as error:
         yield CheckResult(CheckLevel.PROBLEM, tool.name, error.message, error.hint)
         return

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.connect import hook_entries, json_text, toml_text
+from perdure.connect import hook_entries, json_text, plugin_file, toml_text
 from perdure.connect.tools import NAME, Entry, ToolConfig
 from perdure.errors import ConfigurationBroken
 from perdure.platform.files import replace_file
@@ -87,6 +87,8 @@ def plan_disconnect(tool: ToolConfig, path: Path, backups: Path) -> ConfigChange
 
 def plan_hooks(tool: ToolConfig, path: Path, command: Sequence[str], options: Sequence[str]) -> ConfigChange:
     """Return the change that adds our hooks to a file."""
+    if plugin_file.is_plugin(path):
+        return _plan_plugin(path, partial(plugin_file.make_plugin, command=command, options=options))
     return _plan_hook_edit(path, _read(path), partial(_add_hooks, tool, command, options))
 
 
@@ -96,7 +98,17 @@ def plan_no_hooks(path: Path, backups: Path) -> ConfigChange:
     known = _find_saved(path, before, backups)
     if before is None or known is not None:
         return ConfigChange(path, before, known.before if known is not None else None)
+    if plugin_file.is_plugin(path):
+        return _plan_plugin(path, plugin_file.remove_plugin)
     return _plan_hook_edit(path, before, hook_entries.remove_hooks)
+
+
+def _plan_plugin(path: Path, edit: Callable[[str], str]) -> ConfigChange:
+    before = _read(path)
+    try:
+        return ConfigChange(path, before, edit(before or "") or None)
+    except ConfigurationBroken as error:
+        raise _refused(path, error) from error
 
 
 def merge_hooks(change: ConfigChange, tool: ToolConfig, command: Sequence[str], options: Sequence[str]) -> ConfigChange:
@@ -108,8 +120,10 @@ def merge_hooks(change: ConfigChange, tool: ToolConfig, command: Sequence[str], 
     return ConfigChange(change.path, change.before, hooked.after)
 
 
-def read_hooks(path: Path) -> list[Any]:
+def read_hooks(tool: ToolConfig, path: Path) -> list[Any]:
     """Return our hooks in a file. Raises `ConfigurationBroken`."""
+    if plugin_file.is_plugin(path):
+        return plugin_file.read_plugin(_read(path) or "", len(tool.hook_events))
     try:
         return hook_entries.find_hooks(_read(path) or "")
     except ConfigurationBroken as error:

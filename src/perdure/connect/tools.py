@@ -103,6 +103,8 @@ def _find_opencode() -> Path:
 
 _CLAUDE_EVENTS = ("SessionStart", "UserPromptSubmit", "PostToolUse", "PreCompact", "SessionEnd")
 _GEMINI_EVENTS = ("SessionStart", "BeforeAgent", "AfterTool", "PreCompress", "SessionEnd")
+_OPENCODE_EVENTS = ("SessionStart", "UserPromptSubmit", "PostToolUse", "PreCompact", "SessionEnd")
+"""Which our plugin calls. OpenCode itself has other names."""
 _RESTART = "Restart it, or open a new session."
 
 TOOLS = {
@@ -176,6 +178,9 @@ TOOLS = {
             key=("mcp",),
             entry=_opencode,
             programs=("opencode",),
+            hook_events=_OPENCODE_EVENTS,
+            hook_file="plugins/perdure.js",
+            hook_project=".opencode/plugins/perdure.js",
             note=_RESTART,
         ),
         ToolConfig(
