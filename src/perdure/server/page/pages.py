@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from perdure.errors import PerdureError, ResourceNotFound
-from perdure.server.page import home, questions, runs, sign_in
+from perdure.server.page import home, inventory, questions, runs, sign_in
 from perdure.server.page.assets import FOLDER, load_assets
 from perdure.server.page.page import Page, PageCall
 from perdure.server.page.render import render_page
@@ -56,6 +56,7 @@ PAGES = (
     runs.PAGE,
     questions.PAGE,
     questions.ANSWER,
+    *inventory.PAGES,
     sign_in.SIGN_IN,
     sign_in.ENTER,
     sign_in.SIGN_OUT,
@@ -63,7 +64,7 @@ PAGES = (
     Page(path="/favicon.ico", show=show_icon, query=None, public=True),
 )
 
-MENU = (("Home", "/"), ("Runs", "/runs"), ("Questions", "/questions"))
+MENU = (("Home", "/"), ("Runs", "/runs"), ("Questions", "/questions"), *inventory.MENU)
 """The name and the address of every entry of the menu, in order."""
 
 _SEGMENTS = frozenset(page.path.split("/")[1] for page in PAGES)

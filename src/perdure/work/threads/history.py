@@ -50,10 +50,11 @@ class TurnMessages(msgspec.Struct, frozen=True):
     """The packed summary of the turns before it, if the turn has made or undone one."""
 
 
-def turns_of(engine: Engine, thread: str) -> list[TurnInfo]:
-    """Return the turns of a thread, oldest first."""
+def turns_of(engine: Engine, thread: str, numbers: range | None = None) -> list[TurnInfo]:
+    """Return the turns of a thread, oldest first; all, or those with these numbers."""
     index = read_index(engine, thread)
-    return [_info(engine, index, number) for number in range(index.first, index.turns + 1)]
+    wanted = range(index.first, index.turns + 1) if numbers is None else numbers
+    return [_info(engine, index, number) for number in wanted]
 
 
 def _info(engine: Engine, index: ThreadIndex, number: int) -> TurnInfo:

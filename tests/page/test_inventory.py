@@ -1,0 +1,251 @@
+"""The pages about what agents have: threads, memory, workflows, checkpoints, agents."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from perdure import Agent
+from perdure.journal.lineage import events_of
+from perdure.journal.stream_reader import iterate_streams
+from perdure.journal.verify import agent_keys
+from perdure.records import MemoryForgotten
+from tests.page.things import fill
+from tests.page.visitor import Visitor
+from tests.server.harness import Server
+
+HOSTILE = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>[x](javascript:alert(1)) \u202e\"' &amp;"
+PAGES = ("agents", "threads", "memory", "workflows", "checkpoints")
+LINK = re.compile(r'href="(/[^"]*)"')
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with one of everything, of three agents."""
+    folder = tmp_path_factory.mktemp("filled")
+    running = Server(f"sqlite:///{folder / 'perdure.db'}", folder).start()
+    for agent in ("ours", "theirs"):
+        fill(running.store, agent, f"of-{agent}")
+    fill(running.store, f"agent {HOSTILE}", HOSTILE)
+    yield running
+    running.kill()
+
+
+def sign_in(server: Server, *options: str) -> Visitor:
+    visitor = Visitor(server.origin)
+    visitor.sign_in(server.make_key("ann", *options))
+    return visitor
+
+
+@pytest.fixture(scope="module")
+def anyone(filled: Server) -> Visitor:
+    return sign_in(filled)
+
+
+def show(visitor: Visitor, path: str) -> str:
+    answer = visitor.get(path)
+    assert answer.status == 200, (path, answer.body[-500:])
+    return answer.body.decode()
+
+
+def walk(visitor: Visitor, agent: str) -> dict[str, str]:
+    """Return all pages of an agent that its lists lead to."""
+    name = quote(agent, safe="")
+    first = [f"/{page}?agent={name}" for page in PAGES[1:]]
+    seen = {path: show(visitor, path) for path in first}
+    for text in list(seen.values()):
+        for url in map(html.unescape, LINK.findall(text)):
+            if url.split("/")[1].split("?")[0] in PAGES and url.count("/") > 1 and name in url:
+                seen[url] = seen.get(url) or show(visitor, url)
+    return seen
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_lists_are_reached_from_the_menu_and_lead_to_what_is_there(anyone: Visitor, page: str) -> None:
+    assert f'href="/{page}"' in show(anyone, "/")
+    text = show(anyone, f"/{page}?agent=ours" if page != "agents" else "/agents")
+    assert re.search(rf'href="/{page}/ours', text)
+
+
+def test_every_page_shows_markup_controls_and_links_in_texts_as_text(anyone: Visitor) -> None:
+    pages = walk(anyone, f"agent {HOSTILE}")
+    pages["/agents"] = show(anyone, "/agents")
+    assert len(pages) > 10
+    for path, text in pages.items():
+        assert "<script>alert" not in text, path
+        assert "<img src=x" not in text, path
+        assert "\u202e" not in text, path
+        assert not re.search(r'<a [^>]*href="(?!/|"|#main)|\son\w+="|\sstyle="', text), path
+        assert "&lt;script&gt;alert(1)" in text, path
+
+
+def test_a_key_of_one_agent_sees_no_other(filled: Server) -> None:
+    mine = sign_in(filled, "--agent", "ours")
+    theirs = [path for path in walk(sign_in(filled), "theirs") if "theirs" in path]
+    assert len(theirs) > 10
+    for page in PAGES:
+        assert "theirs" not in show(mine, f"/{page}")
+    for path in theirs:
+        answer = mine.get(path)
+        assert answer.status == 403, path
+        assert b"of-theirs" not in answer.body
+    for path in walk(mine, "ours"):
+        assert "theirs" not in show(mine, path)
+
+
+def test_what_does_not_exist_is_said(anyone: Visitor) -> None:
+    for path in ("/threads/ours/none", "/workflows/ours/none", "/checkpoints/ours/none", "/memory/ours/id/none"):
+        assert anyone.get(path).status in (400, 404), path
+    assert anyone.get("/agents/none").status == 404
+    assert anyone.get("/threads?agent=perdure%3Akeys").status == 403
+
+
+def test_an_empty_store_says_what_fills_each_page(tmp_path: Path) -> None:
+    server = Server(f"sqlite:///{tmp_path / 'perdure.db'}", tmp_path).start()
+    try:
+        visitor = sign_in(server)
+        for page in PAGES:
+            text = show(visitor, f"/{page}")
+            assert 'class="empty"' in text, page
+            assert 'class="command"' in text, page
+    finally:
+        server.kill()
+
+
+def test_lists_without_a_choice_show_an_agent_that_has_something(tmp_path: Path) -> None:
+    server = Server(f"sqlite:///{tmp_path / 'perdure.db'}", tmp_path).start()
+    try:
+        with Agent("a-empty", store=server.store) as agent, agent.run("r") as run:
+            run.result = 1
+        fill(server.store, "b-full", "here")
+        visitor = sign_in(server)
+        for page in PAGES[1:]:
+            assert "b-full/" in show(visitor, f"/{page}"), page
+            assert 'class="empty"' in show(visitor, f"/{page}?agent=a-empty"), page
+    finally:
+        server.kill()
+
+
+# -- threads ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_thread_is_a_chat_with_its_turns_and_what_waits(filled: Server, anyone: Visitor) -> None:
+    with Agent("talker", store=filled.store) as agent:
+        thread = agent.thread("trip")
+        with thread.turn("Book it") as turn:
+            turn.messages.append(
+                {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "book", "input": {"n": 3}}]}
+            )
+            turn.messages.append(
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "8841"}]}
+            )
+            turn.reply("It is booked")
+        with pytest.raises(ZeroDivisionError), thread.turn("And now divide"):
+            _ = 1 / 0
+    text = show(anyone, "/threads/talker/trip")
+    assert text.index("Book it") < text.index("<code>book</code>") < text.index("8841") < text.index("It is booked")
+    assert text.index("It is booked") < text.index("And now divide") < text.index("No reply yet")
+    assert 'href="/runs/talker/' in text
+
+
+def test_a_long_thread_is_shown_turn_by_turn_from_the_end(filled: Server, anyone: Visitor) -> None:
+    with Agent("talker", store=filled.store) as agent:
+        thread = agent.thread("long")
+        for number in range(1, 24):
+            with thread.turn(f"question <{number}>") as turn:
+                turn.reply("yes")
+    newest = show(anyone, "/threads/talker/long")
+    assert "&lt;23&gt;" in newest
+    assert "&lt;3&gt;" not in newest
+    assert 'href="/threads/talker/long?before=4"' in newest
+    oldest = show(anyone, "/threads/talker/long?before=4")
+    assert re.findall(r"question &lt;(\d+)&gt;", oldest) == ["1", "2", "3"]
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------
+
+
+def test_search_finds_what_recall_finds_and_says_why_and_counts_no_use(filled: Server, anyone: Visitor) -> None:
+    with Agent("rememberer", store=filled.store) as agent:
+        [liked, _] = agent.memory.remember_all(["Ann likes window seats", "The weather was fine"])
+        text = show(anyone, "/memory?agent=rememberer&q=which+seats+does+Ann+like&about=&user=&all=false")
+        assert "window seats" in text
+        assert re.search(r"covers \d+% of the question · words [^<]*seats", text)
+        assert "weather" not in text or text.index("window") < text.index("weather")
+    with Agent("rememberer", store=filled.store) as agent:
+        assert agent.memory.get(liked.id).uses == 0
+
+
+def test_a_subject_is_followed_over_time_with_its_contradictions(filled: Server, anyone: Visitor) -> None:
+    with Agent("rememberer", store=filled.store) as agent:
+        old = agent.memory.remember("Bob works in Oslo", about="bob.place", valid_from="2026-01-01")
+        agent.memory.remember("Bob works in Bergen", about="bob.place", valid_from="2026-05-01", supersedes=[old.id])
+        agent.memory.remember("Bob works in Narvik", about="bob.place", valid_from="2026-06-01")
+    text = show(anyone, "/memory/rememberer/subject?about=bob.place")
+    assert text.index("Oslo") < text.index("Bergen") < text.index("Narvik")
+    pairs = show(anyone, "/memory/rememberer/contradictions")
+    assert "Bergen" in pairs
+    assert "Narvik" in pairs
+    assert "Oslo" not in pairs
+
+
+def test_forgetting_asks_is_for_writers_and_is_journalled_with_who_did_it(filled: Server, anyone: Visitor) -> None:
+    with Agent("rememberer", store=filled.store) as agent:
+        made = agent.memory.remember("The secret is 4711")
+    path = f"/memory/rememberer/id/{made.id}"
+    reader = sign_in(filled, "--role", "reader")
+    assert "Forget it" not in show(reader, path)
+    assert reader.post(path, form_token=reader.form_token("/runs")).status == 403
+    foreign = sign_in(filled, "--agent", "ours")
+    assert foreign.post(path, form_token=foreign.form_token("/runs")).status == 403
+    assert "4711" in show(anyone, path)
+    answer = anyone.post(path, reason="asked by mail", form_token=anyone.form_token(path))
+    assert (answer.status, answer.headers["location"]) == (303, "/memory?agent=rememberer")
+    assert anyone.get(path).status == 404
+    assert "4711" not in show(anyone, "/memory?agent=rememberer")
+    with Agent("rememberer", store=filled.store) as agent:
+        store = agent._engine.store
+        entries = [one for stream, *_ in iterate_streams(store) for one in events_of(store, stream, fork=False)]
+    told = [entry.record for entry in entries if isinstance(entry.record, MemoryForgotten)]
+    [erasure] = [one for one in told if made.id in one.ids]
+    assert erasure.reason == "asked by mail"
+    assert erasure.by.startswith("ann (key ")
+
+
+# -- workflows and checkpoints ----------------------------------------------------------------------------------------
+
+
+def test_a_workflow_is_a_graph_with_the_status_of_every_step(anyone: Visitor) -> None:
+    text = show(anyone, "/workflows/ours/flow%20of-ours")
+    assert len(re.findall(r"<rect ", text)) == 4
+    assert len(re.findall(r'<path class="edge', text)) == 4
+    assert len(re.findall(r'<path class="edge done"', text)) == 2
+    assert text.count('<g class="w-completed">') == 1
+    assert text.count('<g class="w-blocked">') == 1
+    heights = {name: y for y, name in re.findall(r'y="(\d+)" class="head">([^<]*)<', text)}
+    assert int(heights["search of-ours"]) < int(heights["book"]) == int(heights["pay"]) < int(heights["report"])
+
+
+def test_two_versions_of_a_checkpoint_are_compared(anyone: Visitor) -> None:
+    newest = show(anyone, "/checkpoints/ours/point%20of-ours")
+    assert "What changed since version 1" in newest
+    assert re.search("<del>1</del>.*\n.*<ins>2</ins>", newest)
+    back = show(anyone, "/checkpoints/ours/point%20of-ours?version=1&since=2")
+    assert re.search("<del>2</del>.*\n.*<ins>1</ins>", back)
+    assert "What changed" not in show(anyone, "/checkpoints/ours/point%20of-ours?version=1")
+
+
+# -- agents -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_agent_shows_its_identity_and_how_to_take_it_away(filled: Server, anyone: Visitor) -> None:
+    with Agent("ours", store=filled.store) as agent:
+        key = agent_keys(agent._engine.store)["ours"].hex()
+    text = show(anyone, "/agents/ours")
+    assert "perdure export" in text
+    assert f"<code>{key[:32]}" in text
