@@ -201,12 +201,11 @@ def test_a_key_of_one_agent_reaches_no_other(shared_server: Server) -> None:
     with ours.run("own") as run:
         ours.state.set("prices", "seat", 1)
         run.result = 1
-    for denied in (
-        lambda: Agent("hotel", store=shared_server.origin, api_key=key).state.set("prices", "room", 4),
-        lambda: Agent("hotel", store=shared_server.origin, api_key=key).state.get("prices", "room"),
-    ):
+    with Agent("hotel", store=shared_server.origin, api_key=key) as foreign:
         with pytest.raises(StoreReadOnly):
-            denied()
+            foreign.state.set("prices", "room", 4)
+        with pytest.raises(StoreReadOnly):
+            foreign.state.get("prices", "room")
     assert other.state.get("prices", "room") == 3
     ours.close()
     other.close()

@@ -90,15 +90,21 @@ class AsyncAgentTransfer(AsyncFacade):
         where, left = os.fspath(path), os.fspath(origin) if origin is not None else None
         agent = cls(name or header_of(where).agent, store=store, key=key)  # type: ignore[arg-type, call-arg]
         bring = partial(import_agent, agent._engine, where, passphrase=passphrase, take_back=take_back, origin=left)
-        # Not `_read`, which opens the store: a refused file must not leave an empty store behind.
-        # unasync: async-only
-        import asyncio
+        done = False
+        try:
+            # Not `_read`, which opens the store: a refused file must not leave an empty store behind.
+            # unasync: async-only
+            import asyncio
 
-        await asyncio.to_thread(bring, accept_unsigned=accept_unsigned)
-        # unasync: end
-        # unasync: sync-only
-        #: bring(accept_unsigned=accept_unsigned)
-        # unasync: end
+            await asyncio.to_thread(bring, accept_unsigned=accept_unsigned)
+            # unasync: end
+            # unasync: sync-only
+            #: bring(accept_unsigned=accept_unsigned)
+            # unasync: end
+            done = True
+        finally:
+            if not done:
+                await agent.close()
         return agent
 
     async def retire(self, reason: str = "") -> None:

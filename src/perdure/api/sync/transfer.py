@@ -91,8 +91,14 @@ class AgentTransfer(Facade):
         where, left = os.fspath(path), os.fspath(origin) if origin is not None else None
         agent = cls(name or header_of(where).agent, store=store, key=key)  # type: ignore[arg-type, call-arg]
         bring = partial(import_agent, agent._engine, where, passphrase=passphrase, take_back=take_back, origin=left)
-        # Not `_read`, which opens the store: a refused file must not leave an empty store behind.
-        bring(accept_unsigned=accept_unsigned)
+        done = False
+        try:
+            # Not `_read`, which opens the store: a refused file must not leave an empty store behind.
+            bring(accept_unsigned=accept_unsigned)
+            done = True
+        finally:
+            if not done:
+                agent.close()
         return agent
 
     def retire(self, reason: str = "") -> None:
