@@ -106,11 +106,11 @@ def unit_of(module: str) -> str:
 def imports_of(source: Source) -> tuple[Import, ...]:
     """Every import of a file, relative ones resolved."""
     unit = unit_of(source.module)
-    types = _find_under(source.tree, _is_type_checking)
-    late = _find_under(source.tree, _is_function) | types
+    types = _find_under(source, _is_type_checking)
+    late = _find_under(source, _is_function) | types
     return tuple(
         Import(source.locate(node), unit, module, node in late, node in types)
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         for module in _modules(node, source.package)
     )
 
@@ -137,8 +137,8 @@ def is_module(name: str) -> bool:
     return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
 
 
-def _find_under(tree: ast.AST, wanted: Callable[[ast.AST], bool]) -> set[ast.AST]:
-    return {inner for node in ast.walk(tree) if wanted(node) for inner in ast.walk(node)}
+def _find_under(source: Source, wanted: Callable[[ast.AST], bool]) -> set[ast.AST]:
+    return {inner for node in source.nodes if wanted(node) for inner in ast.walk(node)}
 
 
 def _is_function(node: ast.AST) -> bool:

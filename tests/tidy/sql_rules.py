@@ -35,7 +35,7 @@ class Statement:
 def find_built_sql(source: Source) -> Iterator[str]:
     """SQL that is put together at run time, where a value could become syntax."""
     reported = set()
-    for _, function in [("", source.tree), *source.functions()]:
+    for _, function in [("", source.tree), *source.functions]:
         built = _find_built_names(function)
         for node in ast.walk(function):
             if isinstance(node, ast.Call) and _runs_sql(node):
