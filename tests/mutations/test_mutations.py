@@ -78,7 +78,7 @@ def outcomes(
         workshop.stop()
 
 
-CHOSEN = MUTANTS if os.environ.get("PERDURE_MUTANTS") == "all" else sample(MUTANTS, 10)
+CHOSEN = MUTANTS if os.environ.get("PERDURE_MUTANTS") == "all" else sample(MUTANTS, 20)
 """`make soak` tries all of them; so does `PERDURE_MUTANTS=all` without its other long tests."""
 
 
