@@ -104,7 +104,7 @@ class AsyncAgentTransfer(AsyncFacade):
             done = True
         finally:
             if not done:
-                await agent.close()
+                agent._engine.close()
         return agent
 
     async def retire(self, reason: str = "") -> None:

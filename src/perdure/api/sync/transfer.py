@@ -98,7 +98,7 @@ class AgentTransfer(Facade):
             done = True
         finally:
             if not done:
-                agent.close()
+                agent._engine.close()
         return agent
 
     def retire(self, reason: str = "") -> None:
