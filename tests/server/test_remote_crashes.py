@@ -102,7 +102,8 @@ class Journey:
             info = agent.runs.get(self.run_id)
             assert (info.status, info.result, info.state) == ("finished", ACTS, {"done": len(ACTS)})
             assert agent.state.get("journeys", self.run_id) == ACTS
-            assert agent.state.version("journeys", self.run_id) == 1, "written once"
+            # A client that goes on writes it again: a write outside of a step is not recorded by the run.
+            assert agent.state.version("journeys", self.run_id) <= 1 + repeated_steps
 
     def close(self) -> None:
         self.proxy.close()
