@@ -1,10 +1,13 @@
-"""The pages about what agents have: threads, memory, workflows, checkpoints, agents."""
+"""The pages about what agents have, and about the store and the server, with a plain HTTP client."""
 
 from __future__ import annotations
 
 import html
 import re
+import sqlite3
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -20,7 +23,9 @@ from tests.page.visitor import Visitor
 from tests.server.harness import Server
 
 HOSTILE = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>[x](javascript:alert(1)) \u202e\"' &amp;"
-PAGES = ("agents", "threads", "memory", "workflows", "checkpoints")
+HELD = ("threads", "memory", "workflows", "checkpoints", "workspace", "playbooks")
+"""Lists of what one agent has."""
+PAGES = ("agents", *HELD, "tasks", "usage")
 LINK = re.compile(r'href="(/[^"]*)"')
 
 
@@ -56,7 +61,7 @@ def show(visitor: Visitor, path: str) -> str:
 def walk(visitor: Visitor, agent: str) -> dict[str, str]:
     """Return all pages of an agent that its lists lead to."""
     name = quote(agent, safe="")
-    first = [f"/{page}?agent={name}" for page in PAGES[1:]]
+    first = [*(f"/{page}?agent={name}" for page in (*HELD, "usage")), "/tasks"]
     seen = {path: show(visitor, path) for path in first}
     for text in list(seen.values()):
         for url in map(html.unescape, LINK.findall(text)):
@@ -65,7 +70,7 @@ def walk(visitor: Visitor, agent: str) -> dict[str, str]:
     return seen
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", ["agents", *HELD])
 def test_lists_are_reached_from_the_menu_and_lead_to_what_is_there(anyone: Visitor, page: str) -> None:
     assert f'href="/{page}"' in show(anyone, "/")
     text = show(anyone, f"/{page}?agent=ours" if page != "agents" else "/agents")
@@ -75,7 +80,7 @@ def test_lists_are_reached_from_the_menu_and_lead_to_what_is_there(anyone: Visit
 def test_every_page_shows_markup_controls_and_links_in_texts_as_text(anyone: Visitor) -> None:
     pages = walk(anyone, f"agent {HOSTILE}")
     pages["/agents"] = show(anyone, "/agents")
-    assert len(pages) > 10
+    assert len(pages) > 15
     for path, text in pages.items():
         assert "<script>alert" not in text, path
         assert "<img src=x" not in text, path
@@ -87,7 +92,7 @@ def test_every_page_shows_markup_controls_and_links_in_texts_as_text(anyone: Vis
 def test_a_key_of_one_agent_sees_no_other(filled: Server) -> None:
     mine = sign_in(filled, "--agent", "ours")
     theirs = [path for path in walk(sign_in(filled), "theirs") if "theirs" in path]
-    assert len(theirs) > 10
+    assert len(theirs) > 15
     for page in PAGES:
         assert "theirs" not in show(mine, f"/{page}")
     for path in theirs:
@@ -98,10 +103,23 @@ def test_a_key_of_one_agent_sees_no_other(filled: Server) -> None:
         assert "theirs" not in show(mine, path)
 
 
-def test_what_does_not_exist_is_said(anyone: Visitor) -> None:
-    for path in ("/threads/ours/none", "/workflows/ours/none", "/checkpoints/ours/none", "/memory/ours/id/none"):
+def test_what_does_not_exist_is_said(filled: Server, anyone: Visitor) -> None:
+    admin = sign_in(filled, "--role", "admin")
+    for path in (
+        "/threads/ours/none",
+        "/workflows/ours/none",
+        "/checkpoints/ours/none",
+        "/memory/ours/id/none",
+        "/playbooks/ours/none",
+    ):
         assert anyone.get(path).status in (400, 404), path
-    assert anyone.get("/agents/none").status == 404
+    for path in (
+        "/agents/none",
+        "/workspace/ours/tasks%2Fnone.md",
+        "/workspace/ours/MEMORY.md?version=99",
+        "/keys/none",
+    ):
+        assert admin.get(path).status == 404, path
     assert anyone.get("/threads?agent=perdure%3Akeys").status == 403
 
 
@@ -124,7 +142,7 @@ def test_lists_without_a_choice_show_an_agent_that_has_something(tmp_path: Path)
             run.result = 1
         fill(server.store, "b-full", "here")
         visitor = sign_in(server)
-        for page in PAGES[1:]:
+        for page in HELD:
             assert "b-full/" in show(visitor, f"/{page}"), page
             assert 'class="empty"' in show(visitor, f"/{page}?agent=a-empty"), page
     finally:
@@ -249,3 +267,135 @@ def test_an_agent_shows_its_identity_and_how_to_take_it_away(filled: Server, any
     text = show(anyone, "/agents/ours")
     assert "perdure export" in text
     assert f"<code>{key[:32]}" in text
+
+
+# -- files, playbooks, tasks, usage -----------------------------------------------------------------------------------
+
+
+def test_a_file_has_a_history_with_what_each_version_changed(anyone: Visitor) -> None:
+    assert re.search(r'href="/workspace/ours/MEMORY.md"', show(anyone, "/workspace?agent=ours"))
+    newest = show(anyone, "/workspace/ours/MEMORY.md")
+    assert '<div class="d-removed">- first of-ours</div><div class="d-added">+ second of-ours</div>' in newest
+    numbers = re.findall(r'href="/workspace/ours/MEMORY.md\?version=(\d+)"', newest)
+    before = show(anyone, f"/workspace/ours/MEMORY.md?version={numbers[1]}")
+    assert "second of-ours" not in before
+    assert "first of-ours" in before
+
+
+def test_a_playbook_shows_what_it_says_and_what_it_has_done(anyone: Visitor) -> None:
+    text = show(anyone, "/playbooks/ours/book")
+    assert "look at of-ours" in text
+    assert re.search(r"(cheap of-ours|strong)</td>(?s:.*?)100%", text)
+    assert "$0.50" in text
+
+
+def test_queues_show_what_waits_in_them(filled: Server, anyone: Visitor) -> None:
+    text = show(anyone, "/tasks")
+    assert re.search(r"queue of-ours</td>(?s:.*?)queued </span>1<", text)
+    assert "task of-ours" in text
+    mine = show(sign_in(filled, "--agent", "ours"), "/tasks")
+    assert "queue of-ours" in mine
+    assert "of-theirs" not in mine
+
+
+def test_processes_at_work_are_shown_with_their_runs(filled: Server, anyone: Visitor) -> None:
+    with Agent("worker", store=filled.store) as agent, agent.run("at work") as run:
+        assert 'href="/runs/worker/at%20work"' in show(anyone, "/tasks")
+        run.result = 1
+    assert "at%20work" not in show(anyone, "/tasks")
+
+
+def test_usage_shows_what_was_spent_and_saved(filled: Server, anyone: Visitor) -> None:
+    with Agent("saver", store=filled.store) as agent:
+        for attempt in range(2):
+            with suppress(ZeroDivisionError), agent.run("resumed") as run:
+                run.step(lambda: run.usage(model="big", input_tokens=9, cost_usd=2.0), name="think")
+                run.result = 1 / attempt
+    text = show(anyone, "/usage?agent=saver")
+    assert re.search(r"<b>\$2.00</b>spent in 1 call<", text)
+    assert re.search(r"<b>\$2.00</b>saved by resuming", text)
+    assert re.search(r"big</td>(?s:.*?)spent </span>\$2.00<(?s:.*?)saved </span>\$2.00<", text)
+    assert re.search(r'class="b-spent" x="0" y="0" width="20" height="140"', text)
+    assert "saver" in show(anyone, "/usage")
+    assert sign_in(filled, "--agent", "ours").get("/usage?agent=saver").status == 403
+    assert "saver" not in show(sign_in(filled, "--agent", "ours"), "/usage")
+
+
+# -- integrity --------------------------------------------------------------------------------------------------------
+
+
+def verify(visitor: Visitor) -> str:
+    """Begin a check, and return the page when it has ended."""
+    answer = visitor.post("/integrity", form_token=visitor.form_token("/runs"))
+    assert answer.status == 303, answer.body
+    while "Verifying:" in (text := show(visitor, "/integrity")):
+        time.sleep(0.05)
+    return text
+
+
+def test_an_admin_verifies_the_journal_and_damage_is_found(tmp_path: Path) -> None:
+    server = Server(f"sqlite:///{tmp_path / 'perdure.db'}", tmp_path).start()
+    try:
+        fill(server.store, "ours", "x")
+        admin = sign_in(server, "--role", "admin")
+        assert "Nobody has verified" in show(admin, "/integrity")
+        assert "Nothing was edited" in verify(admin)
+        assert "Nothing was edited" in show(sign_in(server, "--role", "reader"), "/integrity")
+        with sqlite3.connect(tmp_path / "perdure.db") as file:
+            file.execute("UPDATE journal SET at = at + 1 WHERE id = (1 << 32 | 1)")
+        assert "The journal is damaged" in verify(admin)
+    finally:
+        server.kill()
+
+
+def test_only_admins_of_the_whole_store_verify(filled: Server) -> None:
+    for options, status in ((("--role", "writer"), 403), (("--role", "admin", "--agent", "ours"), 403)):
+        visitor = sign_in(filled, *options)
+        assert visitor.post("/integrity", form_token=visitor.form_token("/runs")).status == status
+    assert sign_in(filled, "--agent", "ours").get("/integrity").status == 403
+    assert "Verify now" not in show(sign_in(filled), "/integrity")
+
+
+# -- keys -------------------------------------------------------------------------------------------------------------
+
+
+def test_an_admin_creates_a_key_and_sees_its_secret_once(filled: Server) -> None:
+    admin = sign_in(filled, "--role", "admin")
+    made = admin.post("/keys", name="new <b>", role="reader", agent="ours", form_token=admin.form_token("/keys"))
+    [secret] = re.findall(r"pdk_\w+", made.body.decode())
+    assert "new &lt;b&gt;" in made.body.decode()
+    listed = show(admin, "/keys")
+    assert "new &lt;b&gt;" in listed
+    assert secret not in listed
+    new = Visitor(filled.origin)
+    assert new.sign_in(secret).status == 303
+    assert new.get("/threads?agent=theirs").status == 403
+
+
+def test_a_key_is_rotated_and_revoked(filled: Server) -> None:
+    admin, key = sign_in(filled, "--role", "admin"), filled.make_key("old")
+    path = f"/keys/{key.split('_')[1]}"
+    assert "Rotate the key" in show(admin, path)
+    answer = admin.post(path, do="rotate", form_token=admin.form_token(path))
+    [secret] = re.findall(r"pdk_\w+", answer.body.decode())
+    assert Visitor(filled.origin).sign_in(key).status == 400
+    assert Visitor(filled.origin).sign_in(secret).status == 303
+    assert admin.post(path, do="revoke", form_token=admin.form_token(path)).status == 303
+    assert Visitor(filled.origin).sign_in(secret).status == 400
+    assert "revoked" in show(admin, path)
+
+
+def test_keys_are_for_admins_and_within_their_reach(filled: Server) -> None:
+    for role in ("reader", "writer"):
+        visitor = sign_in(filled, "--role", role)
+        assert visitor.get("/keys").status == 403
+        assert 'href="/keys"' not in show(visitor, "/")
+        assert visitor.post("/keys", name="x", role="admin", form_token=visitor.form_token("/runs")).status == 403
+    bound, foreign = sign_in(filled, "--role", "admin", "--agent", "ours"), filled.make_key("secret name")
+    path = f"/keys/{foreign.split('_')[1]}"
+    assert "secret name" not in show(bound, "/keys")
+    assert bound.get(path).status == 404
+    assert bound.post(path, do="revoke", form_token=bound.form_token("/keys")).status == 404
+    refused = bound.post("/keys", name="x", role="admin", agent="theirs", form_token=bound.form_token("/keys"))
+    assert refused.status == 403
+    assert Visitor(filled.origin).sign_in(foreign).status == 303

@@ -50,6 +50,7 @@ STATUS: dict[type[BaseException], int] = {
     e.ArtifactNotFound: 404,
     e.TaskNotFound: 404,
     e.ThreadNotFound: 404,
+    e.PlaybookNotFound: 404,
     e.MemoryNotFound: 404,
     e.ExtraMissing: 501,
     e.AgentProblem: 409,

@@ -1,8 +1,20 @@
-"""The pages about what agents have, as `pages.py` lists them. A new one is one line here."""
+"""The pages about what agents and servers have, as `pages.py` lists them. A new one is one line here."""
 
 from __future__ import annotations
 
-from perdure.server.page import agents, checkpoints, memory, threads, workflows
+from perdure.server.page import (
+    agents,
+    checkpoints,
+    files,
+    integrity,
+    keys,
+    memory,
+    playbooks,
+    tasks,
+    threads,
+    usage,
+    workflows,
+)
 
 PAGES = (
     agents.PAGE,
@@ -17,6 +29,15 @@ PAGES = (
     workflows.ONE,
     checkpoints.PAGE,
     checkpoints.ONE,
+    files.PAGE,
+    files.ONE,
+    playbooks.PAGE,
+    playbooks.ONE,
+    tasks.PAGE,
+    usage.PAGE,
+    integrity.PAGE,
+    keys.PAGE,
+    keys.ONE,
 )
 
 MENU = (
@@ -25,4 +46,10 @@ MENU = (
     ("Memory", "/memory"),
     ("Workflows", "/workflows"),
     ("Checkpoints", "/checkpoints"),
+    ("Workspace", "/workspace"),
+    ("Playbooks", "/playbooks"),
+    ("Tasks", "/tasks"),
+    ("Usage", "/usage"),
+    ("Integrity", "/integrity"),
+    ("API keys", "/keys"),
 )
