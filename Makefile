@@ -24,7 +24,7 @@ help:
 	@echo "make check   style, formatting, types, generated code"
 	@echo "make format  format the code, and repair what ruff can repair"
 	@echo "make docs    docs/llms.txt and build/llms-full.txt: the documentation for models"
-	@echo "make node-tools  what tests/mcp needs of npm; without it they skip"
+	@echo "make node-tools  what tests/mcp and tests/page need of npm; without it they skip"
 	@echo "make bench   speed and size beside a bare commit"
 	@echo "make soak    the long crash tests, for as long as they take"
 	@echo "make clean   remove .venv and everything else that make made"

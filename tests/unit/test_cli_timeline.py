@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from perdure import Agent, RunWaiting
 from perdure import records as r
-from perdure.cli.chart import TimeAxis, fit_line, lines_of
+from perdure.cli.chart import fit_line, lines_of
 from perdure.cli.main import main
 from perdure.errors import RunPaused
 from perdure.journal.leases import Lease
 from perdure.platform.process import Holder
-from perdure.run.timeline import TimelineBuilder
+from perdure.run.timeline import TimeAxis, TimelineBuilder
 from tests.conformance.kit import die, run_in_child
 from tests.conformance.rich_store import copy_to
 

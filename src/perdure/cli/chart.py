@@ -6,8 +6,7 @@ import json
 import shlex
 import sys
 import textwrap
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +36,17 @@ from perdure.journal.leases import lease_of
 from perdure.journal.trees.tolerant_read import tolerant
 from perdure.run.listing import RunSummary, children_of, find_runs, get_run
 from perdure.run.prices import NANOS
-from perdure.run.timeline import DOUBT, WAIT, WORK, RunTimeline, SectionOpening, TimelineBuilder, TimelineRow
+from perdure.run.timeline import (
+    DOUBT,
+    WAIT,
+    WORK,
+    RunTimeline,
+    SectionOpening,
+    TimeAxis,
+    TimelineBuilder,
+    TimelineRow,
+    merge_spans,
+)
 from perdure.run.usage import format_dollars, format_duration, usage_lines
 
 if TYPE_CHECKING:
@@ -54,33 +63,8 @@ _SIGNS = {"finished": "✓", "failed": "✗", "killed": "✗", "forked": "⑂"}
 _STYLES = STYLES | {"given up": "red", "killed": "bold red", "in doubt": "bold yellow", "child": "blue"}
 _ASCII = str.maketrans("━┄░╸✗┊…▶↻✓‖⑂", "=-?:x|~>>*!Y")
 
-TimeSpan = tuple[int, int]
 StyledLine = list[tuple[str, str]]
 """Texts with their styles."""
-
-
-class TimeAxis:
-    """Maps times to columns. A long idle stretch takes a few columns with a cut mark."""
-
-    def __init__(self, busy: Iterable[TimeSpan], begun: int, ended: int, width: int) -> None:
-        spans = [(max(begun, a), min(b, ended)) for a, b in _merge_spans(busy) if b >= begun and a <= ended]
-        worked = sum(b - a for a, b in spans)
-        longest = max(worked / 8, 50) if worked else ended - begun
-        self._times, self._weights, cuts = [begun], [0.0], list[int]()
-        for a, b in [*spans, (ended, ended)]:
-            idle = a - self._times[-1]
-            cuts += [self._times[-1] + idle // 2] if idle > longest else []
-            self._times += [a, b]
-            self._weights += [(here := self._weights[-1] + min(idle, longest)), here + b - a]
-        self._scale = (width - 1) / (self._weights[-1] or 1)
-        self.cuts = [self.column(at) for at in cuts]
-
-    def column(self, at: int) -> int:
-        """Return the column of a time; earlier and later times are at the edges."""
-        at = min(max(at, self._times[0]), self._times[-1])
-        place = min(bisect_right(self._times, at), len(self._times) - 1)
-        (a, b), (low, high) = self._times[place - 1 : place + 1], self._weights[place - 1 : place + 1]
-        return int((low + (high - low) * ((at - a) / (b - a) if b > a else 0)) * self._scale)
 
 
 def lines_of(
@@ -159,17 +143,6 @@ def _details(row: TimelineRow, unpack: Callable[[bytes], Any]) -> str:
     result = f"-> {format_value(unpack(row.result), 80)}" if row.result else ""
     writes = format_count(row.count, "write") if row.count and row.what in ("step", "effect") else ""
     return ", ".join(filter(None, [took, _money(row.usage), tries, result, *map(clean, row.notes), writes]))
-
-
-def _merge_spans(spans: Iterable[TimeSpan]) -> list[TimeSpan]:
-    """Return the same times without overlaps."""
-    found: list[TimeSpan] = []
-    for begun, ended in sorted(spans):
-        if found and begun <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], ended)
-        else:
-            found.append((begun, ended))
-    return found
 
 
 def _summarize_usage(usage: Sequence[r.ModelUsage]) -> dict[str, Any]:
@@ -314,7 +287,7 @@ def _totals(picture: RunTimeline) -> str:
     work, waits = (
         sum(
             b - a
-            for a, b in _merge_spans((row.ended - row.took_ms, row.ended) for row in picture.rows if row.phase == phase)
+            for a, b in merge_spans((row.ended - row.took_ms, row.ended) for row in picture.rows if row.phase == phase)
         )
         for phase in (WORK, WAIT)
     )

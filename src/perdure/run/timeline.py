@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import pairwise
@@ -11,6 +12,8 @@ from typing import Any
 import msgspec
 
 from perdure import records as r
+
+TimeSpan = tuple[int, int]
 
 WORK, WAIT, DOUBT = "work", "wait", "doubt"
 _LEFT = {"released": "waited", "expired": "taken over"}
@@ -229,4 +232,39 @@ def _group_loops(rows: Iterable[TimelineRow], items: bool) -> list[TimelineRow]:
             loops[loop].notes.append(row.name)
         labels.setdefault(loop, set()).add(row.scope.partition("/")[0])
         loops[loop].count = len(labels[loop])
+    return found
+
+
+class TimeAxis:
+    """Maps times to columns. A long idle stretch takes a few columns with a cut mark."""
+
+    def __init__(self, busy: Iterable[TimeSpan], begun: int, ended: int, width: int) -> None:
+        spans = [(max(begun, a), min(b, ended)) for a, b in merge_spans(busy) if b >= begun and a <= ended]
+        worked = sum(b - a for a, b in spans)
+        longest = max(worked / 8, 50) if worked else ended - begun
+        self._times, self._weights, cuts = [begun], [0.0], list[int]()
+        for a, b in [*spans, (ended, ended)]:
+            idle = a - self._times[-1]
+            cuts += [self._times[-1] + idle // 2] if idle > longest else []
+            self._times += [a, b]
+            self._weights += [(here := self._weights[-1] + min(idle, longest)), here + b - a]
+        self._scale = (width - 1) / (self._weights[-1] or 1)
+        self.cuts = [self.column(at) for at in cuts]
+
+    def column(self, at: int) -> int:
+        """Return the column of a time; earlier and later times are at the edges."""
+        at = min(max(at, self._times[0]), self._times[-1])
+        place = min(bisect_right(self._times, at), len(self._times) - 1)
+        (a, b), (low, high) = self._times[place - 1 : place + 1], self._weights[place - 1 : place + 1]
+        return int((low + (high - low) * ((at - a) / (b - a) if b > a else 0)) * self._scale)
+
+
+def merge_spans(spans: Iterable[TimeSpan]) -> list[TimeSpan]:
+    """Return the same times without overlaps."""
+    found: list[TimeSpan] = []
+    for begun, ended in sorted(spans):
+        if found and begun <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], ended)
+        else:
+            found.append((begun, ended))
     return found

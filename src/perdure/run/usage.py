@@ -257,6 +257,29 @@ def savings_lines(store: Store, agent: str = "", run: str = "") -> list[UsageLin
     ]
 
 
+class DayOfMoney(msgspec.Struct, frozen=True):
+    """What model calls cost on one day (UTC), and what resuming saved."""
+
+    day: str
+    spent: float = 0.0
+    saved: float = 0.0
+    steps: int = 0
+    """Steps and effects that were not repeated."""
+
+
+def money_by_day(store: Store, agent: str = "", days: int = 30) -> list[DayOfMoney]:
+    """Return the last days, today last; of one agent, or of all."""
+    today = store.clock.wall_ms() // DAY_MS
+    first = today - days + 1
+    spent = {day: cost for day, cost, _ in store.read("spent_by_day", (agent, first))}
+    saved = {day: (cost, steps) for day, cost, steps in store.read("saved_by_day", (agent, first))}
+    found = []
+    for day in range(first, today + 1):
+        cost, steps = saved.get(day, (0, 0))
+        found.append(DayOfMoney(_day(day), spent.get(day, 0) / prices.NANOS, cost / prices.NANOS, steps))
+    return found
+
+
 def _day(number: int) -> str:
     return moment(number * DAY_MS).date().isoformat()
 

@@ -1,16 +1,41 @@
-"""Home: what needs a person now, what is running, and how things stand."""
+"""Home: what needs a person now, what is running, what it costs, and how things stand."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
+
+import msgspec
 
 from perdure.run.inbox import list_inbox
 from perdure.run.listing import list_runs, run_counts
+from perdure.run.usage import DayOfMoney, money_by_day
 from perdure.server.page.page import Page, PageCall, Shown
+from perdure.store import file_of
 from perdure.store.base import Store
+from perdure.work.tasks.queues import QueueInfo, list_queues
 
 ROWS = 8
+DAYS = 30
+CHART_HEIGHT = 100
+
+
+class DayBar(msgspec.Struct, frozen=True):
+    """One day of the chart: heights in its own units."""
+
+    money: DayOfMoney
+    spent: float
+    saved: float
+
+
+class AgentQueue(msgspec.Struct, frozen=True):
+    """A queue that needs a look: somebody waits in it, or has died."""
+
+    agent: str
+    queue: QueueInfo
 
 
 async def show_home(call: PageCall) -> Shown:
@@ -24,6 +49,7 @@ def _read(store: Store, agent: str | None) -> dict[str, Any]:
     for (whose, status), count in run_counts(store).items():
         if agent in (None, whose):
             counts[status.value] += count
+    days = money_by_day(store, agent or "", DAYS)
     return {
         "counts": counts,
         "questions": list_inbox(store, agent or "", limit=ROWS),
@@ -33,7 +59,39 @@ def _read(store: Store, agent: str | None) -> dict[str, Any]:
         ],
         "running": list_runs(store, agent, "running", limit=ROWS),
         "recent": list_runs(store, agent, limit=ROWS),
+        "days": _chart(days),
+        "spent": sum(day.spent for day in days),
+        "saved": sum(day.saved for day in days),
+        "spared": sum(day.steps for day in days),
+        "queues": _find_queues(store, agent),
+        "health": _health(store),
     }
+
+
+def _chart(days: Sequence[DayOfMoney]) -> list[DayBar]:
+    most = max([0.0, *(day.spent for day in days), *(day.saved for day in days)])
+    scale = CHART_HEIGHT / most if most else 0.0
+    return [DayBar(day, round(day.spent * scale, 2), round(day.saved * scale, 2)) for day in days]
+
+
+def _find_queues(store: Store, agent: str | None) -> list[AgentQueue]:
+    owners = [(name, stream) for name, stream, *_ in store.read("all_agents") if agent in (None, name)]
+    found = [AgentQueue(name, queue) for name, owner in owners[:ROWS] for queue in list_queues(store, owner)]
+    return [one for one in found if one.queue.queued or one.queue.parked or one.queue.dead or one.queue.paused]
+
+
+def _health(store: Store) -> list[tuple[str, str, bool]]:
+    """Return facts about the store, and whether each is well."""
+    refusal = store.fenced or store.rolled_back
+    found = [
+        ("Writes", store.read_only or (refusal.message if refusal else "accepted"), not (store.read_only or refusal))
+    ]
+    path = file_of(store.url)
+    if path is not None:
+        free = shutil.disk_usage(os.path.dirname(path)).free
+        size = sum(os.path.getsize(path + end) for end in ("", "-wal") if os.path.exists(path + end))
+        found += [("Store", f"{size / 1e6:,.1f} MB", True), ("Free disk", f"{free // 10**9:,} GB", free > 10**9)]
+    return found
 
 
 PAGE = Page(path="/", show=show_home, template="home.html", live=True, section="Home")

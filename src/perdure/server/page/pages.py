@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from perdure.errors import PerdureError, ResourceNotFound
-from perdure.server.page import home, inventory, questions, runs, sign_in
+from perdure.server.page import home, inventory, questions, run, run_actions, runs, sign_in
 from perdure.server.page.assets import FOLDER, load_assets
 from perdure.server.page.page import Page, PageCall
 from perdure.server.page.render import render_page
@@ -54,6 +54,8 @@ def problem_page(error: PerdureError) -> Response:
 PAGES = (
     home.PAGE,
     runs.PAGE,
+    run.PAGE,
+    *run_actions.PAGES,
     questions.PAGE,
     questions.ANSWER,
     *inventory.PAGES,

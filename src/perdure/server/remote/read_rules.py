@@ -70,7 +70,10 @@ READS: dict[str, str] = {
     ),
     **_reads("run", "events_beside"),
     **_reads("forked_from", "forks_of"),
-    **_reads("agent", "finished_runs get_run question_inbox run_streams runs_in_status savings_of usage_of"),
+    **_reads(
+        "agent",
+        "finished_runs get_run question_inbox run_streams runs_in_status saved_by_day savings_of spent_by_day usage_of",
+    ),
     **_reads("name", "departure_of get_agent lock_agent"),
     **_reads("streams", "standing_orders"),
     **_reads("which", "journal_among"),

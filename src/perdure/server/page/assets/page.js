@@ -75,3 +75,29 @@ document.addEventListener("keydown", onKey);
 onLive();
 showTimes();
 setInterval(showTimes, 5000);
+
+// The slider of the state: the form works without this; here it shows each moment while the slider moves.
+let asked = 0;
+async function showMoment(form) {
+  const mine = ++asked, url = `${location.pathname}?${new URLSearchParams(new FormData(form))}`;
+  const text = await (await fetch(url)).text();
+  if (mine !== asked) return;
+  const fresh = new DOMParser().parseFromString(text, "text/html").querySelector("#moment");
+  if (fresh) $("#moment").replaceChildren(...fresh.childNodes);
+  history.replaceState(null, "", url);
+}
+document.addEventListener("input", (event) => {
+  const form = event.target.closest("[data-slider]");
+  if (!form || event.target.type !== "range") return;
+  $("output", form).textContent = event.target.value;
+  clearTimeout(form.timer);
+  form.timer = setTimeout(() => showMoment(form), 60);
+});
+document.addEventListener("click", (event) => {
+  const code = event.target.closest("[data-copy], .command");
+  if (code && navigator.clipboard && !getSelection().toString()) {
+    navigator.clipboard.writeText(code.textContent);
+    code.classList.add("copied");
+    setTimeout(() => code.classList.remove("copied"), 900);
+  }
+});

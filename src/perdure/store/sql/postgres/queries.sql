@@ -379,6 +379,16 @@ SELECT agent, id, model, provider, day, steps, took_us, calls, unpriced, input_t
 FROM savings JOIN runs ON runs.stream = savings.stream
 WHERE (:agent::text = '' OR agent = :agent) AND (:run::text = '' OR id = :run) ORDER BY savings.stream, model, provider, day;
 
+-- name: spent_by_day(agent, since)
+-- What model calls have cost on each day; '' means every agent.
+SELECT day, sum(cost)::bigint, sum(calls)::bigint FROM usage JOIN runs ON runs.stream = usage.stream
+WHERE (:agent::text = '' OR agent = :agent) AND day >= :since GROUP BY day ORDER BY day;
+
+-- name: saved_by_day(agent, since)
+-- What resuming has saved on each day; '' means every agent.
+SELECT day, sum(cost)::bigint, sum(steps)::bigint FROM savings JOIN runs ON runs.stream = savings.stream
+WHERE (:agent::text = '' OR agent = :agent) AND day >= :since GROUP BY day ORDER BY day;
+
 -- name: lock_lease(stream, fence)
 -- Before an order: check that the run still has this holder, keep it until the commit, and read the last order's number.
 SELECT ordered FROM leases WHERE stream = :stream AND fence = :fence AND holder IS NOT NULL FOR NO KEY UPDATE;
