@@ -69,12 +69,21 @@ function onLive() {
   });
 }
 
+// The extension takes up a connection that it had. One that never came about is asked for again here.
+function keepLive() {
+  const live = $("#live");
+  if (!live || live._htmx?.sse || live.classList.contains("htmx-request") || document.hidden || !$("#ended").hidden) return;
+  $("#lost").hidden = false;
+  htmx.ajax("GET", live.getAttribute("hx-sse:connect"), { source: live });
+}
+
 for (const button of $$("[data-theme-toggle]")) { button.hidden = false; button.addEventListener("click", toggleTheme); }
 for (const button of $$("[data-help]")) { button.hidden = false; button.addEventListener("click", () => $("#help").showModal()); }
 document.addEventListener("keydown", onKey);
 onLive();
 showTimes();
 setInterval(showTimes, 5000);
+setInterval(keepLive, 3000);
 
 // The slider of the state: the form works without this; here it shows each moment while the slider moves.
 let asked = 0;
