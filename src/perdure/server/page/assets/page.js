@@ -74,7 +74,7 @@ function keepLive() {
   const live = $("#live");
   if (!live || live._htmx?.sse || live.classList.contains("htmx-request") || document.hidden || !$("#ended").hidden) return;
   $("#lost").hidden = false;
-  htmx.ajax("GET", live.getAttribute("hx-sse:connect"), { source: live });
+  htmx.ajax("GET", live.getAttribute("hx-sse:connect"), { source: live })?.catch?.(() => {}); // `#lost` says so
 }
 
 for (const button of $$("[data-theme-toggle]")) { button.hidden = false; button.addEventListener("click", toggleTheme); }
