@@ -41,7 +41,7 @@ MUTANTS = (
         "time-goes-back-on-the-axis",
         "what came later is drawn before",
         TIMELINE + "test_an_axis_keeps_the_order_of_time",
-        "perdure.cli.chart:TimeAxis.__init__",
+        "perdure.run.timeline:TimeAxis.__init__",
         ("here + b - a", "here - b + a"),
     ),
     mutant(
