@@ -5,6 +5,7 @@ from __future__ import annotations
 from perdure import Agent
 from perdure.run.listing import require_run
 from perdure.run.search import RunFilter, search_runs
+from perdure.run.usage import money_by_day
 from perdure.run.window import last_entry, read_moment, read_window
 from perdure.server.page.waterfall import draw_waterfall
 
@@ -91,3 +92,13 @@ def test_a_search_finds_by_name_text_and_time_and_pages_on(store_url: str) -> No
         middle = found.runs[1].changed_at
         assert all(run.changed_at >= middle for run in search_runs(store, RunFilter(since=middle), limit=9).runs)
         assert all(run.changed_at <= middle for run in search_runs(store, RunFilter(until=middle), limit=9).runs)
+
+
+def test_money_is_counted_by_day(store_url: str) -> None:
+    with Agent("a", store=store_url) as agent:
+        with agent.run("paid") as run:
+            run.usage(model="m", input_tokens=10, output_tokens=10, cost_usd=0.25)
+        days = money_by_day(agent._engine.store, "", 3)
+        assert len(days) == 3
+        assert sum(day.spent for day in days) == 0.25
+        assert sum(day.spent for day in money_by_day(agent._engine.store, "other")) == 0
