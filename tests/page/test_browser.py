@@ -212,7 +212,7 @@ def test_a_fork_says_what_runs_again_and_begins_after_the_entry(look: Callable[.
     page.get_by_label("Id of the new run").fill("trip-again")
     page.get_by_role("button", name="Fork").click()
     expect(page).to_have_url(re.compile("/runs/travel/trip-again$"))
-    expect(page.locator(".facts")).to_contain_text("after entry 4")
+    expect(page.locator(".sums")).to_contain_text("after entry 4")
     eye.expect_calm()
 
 
@@ -225,7 +225,7 @@ def test_hostile_texts_are_only_text(look: Callable[..., Eye]) -> None:
         assert page.locator("main img[src=x], main script, main a[href^=javascript]").count() == 0
         assert "\u202e" not in page.content()
         assert "\x1b" not in page.content()
-    expect(eye.go(f"{run}?tab=messages").locator(".chat")).to_contain_text(HOSTILE)
+    expect(eye.go(f"{run}?tab=messages").locator(".talk")).to_contain_text(HOSTILE)
     expect(eye.go(f"{run}?tab=state").locator("#state")).to_contain_text("abc\\u202edef\\x1b[2J")
     eye.go("/runs")
     eye.expect_calm()
