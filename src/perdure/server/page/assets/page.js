@@ -57,7 +57,7 @@ function onLive() {
     const live = $("#live");
     if (live?.contains(document.activeElement) && document.activeElement.matches("input, textarea, select")) event.preventDefault();
   });
-  document.addEventListener("htmx:sse:after:message", () => { showTimes(); document.dispatchEvent(new Event("page:shown")); });
+  document.addEventListener("htmx:sse:after:message", () => { showTimes(); $$("[data-row]")[here]?.classList.add("here"); document.dispatchEvent(new Event("page:shown")); });
   document.addEventListener("htmx:sse:after:connection", (event) => {
     $("#lost").hidden = true;
     if (event.detail.connection.status === 401) $("#ended").hidden = false;
