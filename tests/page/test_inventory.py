@@ -8,8 +8,9 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from http.client import HTTPConnection
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import pytest
 
@@ -20,7 +21,7 @@ from perdure.journal.verify import agent_keys
 from perdure.records import MemoryForgotten
 from tests.page.things import fill
 from tests.page.visitor import Visitor
-from tests.server.harness import Server
+from tests.server.harness import PATIENCE_SECONDS, Server
 
 HOSTILE = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>[x](javascript:alert(1)) \u202e\"' &amp;"
 HELD = ("threads", "memory", "workflows", "checkpoints", "workspace", "playbooks")
@@ -149,6 +150,39 @@ def test_lists_without_a_choice_show_an_agent_that_has_something(tmp_path: Path)
         server.kill()
 
 
+@pytest.mark.parametrize(
+    "path", ["/threads/ours/thread%20of-ours", "/workflows/ours/flow%20of-ours", "/tasks", "/integrity"]
+)
+def test_pages_that_change_by_themselves_send_what_they_show(anyone: Visitor, path: str) -> None:
+    cookies = "; ".join(f"{name}={value}" for name, value in anyone.cookies.items())
+    connection = HTTPConnection(urlsplit(anyone.origin).netloc, timeout=PATIENCE_SECONDS)
+    connection.request("GET", f"{path}:live", headers={"cookie": cookies})
+    stream = connection.getresponse()
+    sent = [next(line.decode() for line in stream if line.startswith(b"data: <"))]
+    while (line := stream.readline()) != b"\n":
+        sent.append(line.decode())
+    connection.close()
+    shown = show(anyone, path)
+    told = [line.removeprefix("data: ").strip() for line in sent]
+    assert len(told) > 3
+    assert [line for line in told if line not in shown] == []
+
+
+def test_long_lists_are_read_page_by_page(filled: Server, anyone: Visitor) -> None:
+    with Agent("long", store=filled.store) as agent:
+        for number in range(101):
+            agent.checkpoint.create(f"c{number:03}", number)
+        agent.memory.remember_all([f"memory number {number}." for number in range(101)], kind="episodic")
+    for page, item in (("checkpoints", r'href="/checkpoints/long/c\d+'), ("memory", r'href="/memory/long/id/\w+')):
+        first = show(anyone, f"/{page}?agent=long")
+        [more] = re.findall(r'href="([^"]*)" rel="next"', first)
+        second = show(anyone, html.unescape(more))
+        assert 'rel="next"' not in second
+        seen = re.findall(item, first), re.findall(item, second)
+        assert [len(part) for part in seen] == [100, 1]
+        assert len({*seen[0], *seen[1]}) == 101
+
+
 # -- threads ----------------------------------------------------------------------------------------------------------
 
 
@@ -215,6 +249,7 @@ def test_a_subject_is_followed_over_time_with_its_contradictions(filled: Server,
 def test_forgetting_asks_is_for_writers_and_is_journalled_with_who_did_it(filled: Server, anyone: Visitor) -> None:
     with Agent("rememberer", store=filled.store) as agent:
         made = agent.memory.remember("The secret is 4711")
+        agent.state.set("notes", "copy", "The secret is 4711")
     path = f"/memory/rememberer/id/{made.id}"
     reader = sign_in(filled, "--role", "reader")
     assert "Forget it" not in show(reader, path)
@@ -223,7 +258,8 @@ def test_forgetting_asks_is_for_writers_and_is_journalled_with_who_did_it(filled
     assert foreign.post(path, form_token=foreign.form_token("/runs")).status == 403
     assert "4711" in show(anyone, path)
     answer = anyone.post(path, reason="asked by mail", form_token=anyone.form_token(path))
-    assert (answer.status, answer.headers["location"]) == (303, "/memory?agent=rememberer")
+    assert (answer.status, answer.headers["location"]) == (303, "/memory?agent=rememberer&left=1")
+    assert "still in 1 other place:" in show(anyone, answer.headers["location"])
     assert anyone.get(path).status == 404
     assert "4711" not in show(anyone, "/memory?agent=rememberer")
     with Agent("rememberer", store=filled.store) as agent:
@@ -265,7 +301,7 @@ def test_an_agent_shows_its_identity_and_how_to_take_it_away(filled: Server, any
     with Agent("ours", store=filled.store) as agent:
         key = agent_keys(agent._engine.store)["ours"].hex()
     text = show(anyone, "/agents/ours")
-    assert "perdure export" in text
+    assert "perdure export ours agent.perdure" in text
     assert f"<code>{key[:32]}" in text
 
 

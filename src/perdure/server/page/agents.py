@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from typing import Any
 
@@ -53,7 +54,8 @@ async def show_agent(call: PageCall) -> Shown:
     if name not in await list_names(call):
         raise AgentNotFound(f"there is no agent {name!r}", hint="its first write creates it")
     found: Shown = await call.read(_read_agent, name)
-    return {"title": name, **found}
+    command = f"perdure export {shlex.quote(name)} agent.perdure"
+    return {"title": name, "command": command, **found}
 
 
 def _read_lines(store: Store, names: list[str]) -> list[AgentLine]:

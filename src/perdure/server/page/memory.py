@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FOUND = 20
 PAIRS = 100
+FACTS = 500
 
 
 class MemorySearchQuery(AgentQuery, frozen=True, kw_only=True):
@@ -32,6 +33,8 @@ class MemorySearchQuery(AgentQuery, frozen=True, kw_only=True):
     about: str = ""
     user: str = ""
     all: bool = False
+    left: int | None = None
+    """After forgetting: in how many other places the text still is."""
 
 
 class SubjectQuery(msgspec.Struct, frozen=True):
@@ -92,15 +95,15 @@ def _find_archives(agent: AsyncAgent, memory: str) -> list[str]:
 async def forget(call: PageCall) -> str | Response:
     """Erase one memory for good, in the name of this person."""
     agent = await call.agent()
-    await agent.memory.forget(call.path["memory"], reason=call.body.get("reason", ""), by=call.by)
-    return link("memory", agent=agent.name)
+    done = await agent.memory.forget(call.path["memory"], reason=call.body.get("reason", ""), by=call.by)
+    return link("memory", agent=agent.name, left=len(done.elsewhere))
 
 
 async def show_subject(call: PageCall) -> Shown:
     """Show every fact about a subject, in the order in which they were true."""
     agent, query = await call.agent(), call.query
     found = await agent.memory.history(query.about, user=query.user or None) if query.about else []
-    return {"title": query.about or "A subject", "agent": agent.name, "facts": found, "about": query.about}
+    return {"title": query.about or "A subject", "agent": agent.name, "facts": found[-FACTS:], "count": len(found)}
 
 
 async def show_contradictions(call: PageCall) -> Shown:
