@@ -93,6 +93,29 @@ def test_versions_are_kept_compared_and_start_their_statistics_anew(store_url: s
         agent.playbooks.get("analysis")
 
 
+def test_a_play_of_a_deleted_playbook_does_not_count_for_the_next_one_of_its_name(store_url: str) -> None:
+    agent = agent_at(store_url)
+    agent.playbooks.learn("analysis", steps=["search"])
+    agent.playbooks.edit("analysis", steps=["search", "write"])
+    with (
+        pytest.raises(RuntimeError),
+        agent.playbooks.run("analysis", "one", inputs={"company": "X"}, tiers=TIERS) as old,
+    ):
+        old.choose_model("search")
+        raise RuntimeError
+    agent.playbooks.delete("analysis")
+    with pytest.raises(PlaybookNotFound):
+        agent.playbooks.delete("analysis")
+    assert agent.playbooks.learn("analysis", steps=["search", "write"]).version == 3
+    assert [book.version for book in agent.playbooks.versions("analysis")] == [3]
+    play(agent, "one")
+    report = agent.playbooks.report("analysis")
+    assert (report.plays, report.steps[0].tiers) == (0, {})
+    play(agent, "two")
+    assert agent.playbooks.report("analysis").plays == 1
+    check_views(store_url)
+
+
 def test_a_refused_answer_goes_one_tier_up_and_is_offered_as_a_lesson(store_url: str) -> None:
     agent = agent_at(store_url)
     agent.playbooks.learn("analysis", steps=["search"])

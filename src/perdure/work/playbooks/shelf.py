@@ -32,6 +32,8 @@ _RECORD = f"{OURS}playbook:"
 """The prefix of the namespace with the statistics of a playbook."""
 _LESSONS = f"{OURS}playbook-lessons:"
 """The prefix of the namespace with what stronger tiers corrected."""
+_DELETED = "deleted"
+"""Marks a playbook that is deleted. Its key keeps the last version, so that a later one under its name goes on."""
 
 
 class Lesson(msgspec.Struct, frozen=True):
@@ -49,7 +51,7 @@ def save(engine: Engine, playbook: Playbook) -> Protocol[Playbook]:
     """Save a playbook as its next version; the same content stays the version that it is."""
     place, body = _place(engine, SHELF, playbook.name), _content(playbook)
     seen = yield from state.read_current(engine, place)
-    if seen.there and {**seen.value, "version": body["version"]} == body:
+    if _is_kept(seen.value) and {**seen.value, "version": body["version"]} == body:
         return _read(playbook.name, seen.value)
 
     landed = yield from state.write_one(engine, ask_version(engine, playbook))
@@ -66,6 +68,10 @@ def ask_version(engine: Engine, playbook: Playbook) -> SetKey:
     return state.ask_update(engine, _place(engine, SHELF, playbook.name), next_version, None)
 
 
+def _is_kept(value: Any) -> bool:
+    return value is not None and _DELETED not in value
+
+
 def _content(playbook: Playbook) -> dict[str, Any]:
     body: dict[str, Any] = msgspec.to_builtins(playbook)
     del body["name"]
@@ -80,7 +86,7 @@ def get(engine: Engine, name: str, version: int | None = None) -> Protocol[Playb
     """Return a playbook, by default its newest version. Raises `PlaybookNotFound`."""
     if version is None:
         seen = yield from state.read_current(engine, _place(engine, SHELF, name))
-        if seen.there:
+        if _is_kept(seen.value):
             return _read(name, seen.value)
     else:
         for book in (yield from versions(engine, name)):
@@ -104,7 +110,8 @@ def list_playbooks(engine: Engine) -> Protocol[list[Playbook]]:
 
 def read_playbooks(engine: Engine) -> list[Playbook]:
     """Read all playbooks, sorted by name."""
-    return [_read(name, value) for name, value in sorted(_read_namespace(engine, SHELF).items())]
+    found = sorted(_read_namespace(engine, SHELF).items())
+    return [_read(name, value) for name, value in found if _is_kept(value)]
 
 
 def versions(engine: Engine, name: str) -> Protocol[list[Playbook]]:
@@ -112,17 +119,24 @@ def versions(engine: Engine, name: str) -> Protocol[list[Playbook]]:
     history: list[state.StateVersion] = yield Read(state.history, (engine, SHELF, name))
     found: list[Playbook] = []
     for one in history:
-        found = [] if one.deleted else [*found, _read(name, one.value)]
+        found = [*found, _read(name, one.value)] if _is_kept(one.value) else []
     return found
 
 
 def delete(engine: Engine, name: str) -> Protocol[None]:
-    """Delete a playbook with its statistics. Runs that follow it go on: they have recorded what they need."""
+    """Delete a playbook with its statistics. Runs that follow it go on: they have recorded what they need.
+
+    Such a run counts for its own version, so a playbook of the same name gets the version after the deleted one.
+    """
     yield from get(engine, name)
-    gone = [SetKey((engine.stream, SHELF, name))]
+    gone = [state.ask_update(engine, _place(engine, SHELF, name), _mark_deleted, None)]
     for space in (_RECORD + name, _LESSONS + name):
         gone += [SetKey((engine.stream, space, key)) for key in (yield from _values(engine, space))]
     yield from state.change(engine, gone)
+
+
+def _mark_deleted(known: Any) -> Any:
+    return known and {"version": known["version"], _DELETED: True}
 
 
 def _values(engine: Engine, space: str) -> Protocol[dict[str, Any]]:
