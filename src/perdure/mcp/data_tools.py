@@ -34,13 +34,17 @@ class StateResult(msgspec.Struct, frozen=True, omit_defaults=True):
     items: dict[str, Any] = {}
 
 
+_MORE_KEYS = f"Only the first {KEYS_SHOWN} keys are shown: ask for others by `key`."
+
+
 async def _get_state(caller: McpCaller, given: GetStateInput) -> ToolAnswer:
     state = caller.agent.state
     if given.key is None:
         items = dict(await state.items(given.namespace, limit=KEYS_SHOWN))
         result = StateResult(given.namespace, bool(items), items=to_plain(items))
-        listed = ", ".join(items) or "nothing"
-        return ToolAnswer(f"Namespace {given.namespace!r} has {listed}.", to_plain(result))
+        text = f"Namespace {given.namespace!r} has {', '.join(items) or 'nothing'}."
+        advice = _MORE_KEYS if len(items) == KEYS_SHOWN else ""
+        return ToolAnswer(f"{text} {advice}".rstrip(), to_plain(result), advice)
     version = await state.version(given.namespace, given.key)
     if not version:
         result = StateResult(given.namespace, False, given.key)

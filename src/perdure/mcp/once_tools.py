@@ -42,7 +42,7 @@ class OnceResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _TEXTS = {
-    "done": "Do not act: this is already done. Its result: {result}",
+    "done": "Do not act: this is already done.",
     "unknown": (
         "Do not act yet. Somebody began this{by} and is gone: it may or may not have happened. Check in the outside "
         "world first. Then call finish_once with outcome `done` and the result if it happened, or `not_done` if you "
@@ -61,7 +61,7 @@ _GO = "Go: act now, once. Then call finish_once with key {key!r}, this ticket an
 async def _begin(caller: McpCaller, given: BeginOnceInput) -> ToolAnswer:
     engine = caller.agent._engine
     known = await drive_async(engine.store, begin(engine, given.key, given.action, given.details, caller.holder))
-    return _answer(known)
+    return _advise(known)
 
 
 class FinishOnceInput(ToolInput, frozen=True):
@@ -82,10 +82,19 @@ async def _finish(caller: McpCaller, given: FinishOnceInput) -> ToolAnswer:
     known = await drive_async(engine.store, work)
     if known.status == "done":
         return _answer(known, f"Recorded as done: {to_plain(known.result)}")
-    return _answer(known, "Recorded: its outcome is unknown." if known.status == "unknown" else "")
+    if known.status == "unknown":
+        return _answer(known, "Recorded: its outcome is unknown.")
+    return _advise(known)
 
 
-def _answer(known: OnceAnswer, text: str = "") -> ToolAnswer:
+def _advise(known: OnceAnswer) -> ToolAnswer:
+    """Answer with what the caller must do now."""
+    advice = _explain(known)
+    text = f"{advice} Its result: {to_plain(known.result)}" if known.status == "done" else advice
+    return _answer(known, text, advice)
+
+
+def _answer(known: OnceAnswer, text: str, advice: str = "") -> ToolAnswer:
     result = OnceResult(
         known.status,
         known.key,
@@ -96,7 +105,7 @@ def _answer(known: OnceAnswer, text: str = "") -> ToolAnswer:
         known.action,
         to_plain(known.details),
     )
-    return ToolAnswer(text or _explain(known), to_plain(result))
+    return ToolAnswer(text, to_plain(result), advice)
 
 
 def _explain(known: OnceAnswer) -> str:
@@ -105,7 +114,7 @@ def _explain(known: OnceAnswer) -> str:
     if known.status == "in_progress":
         return _MINE if known.mine else _IN_PROGRESS.format(holder=known.holder)
     by = f" ({known.action})" if known.action else ""
-    return _TEXTS[known.status].format(result=to_plain(known.result), by=by)
+    return _TEXTS[known.status].format(by=by)
 
 
 TOOLS = (

@@ -77,7 +77,7 @@ async def _look(caller: McpCaller, id: str, asked: dict[str, Any]) -> ToolAnswer
     except (RunWaiting, RunBusy):  # busy: another session looks at the same moment
         how = f"perdure answer {shlex.quote(run_id)} ANSWER{caller.options}"
         text = f"Not answered yet. Go on with other work and call check_answer({id!r}) later. A person answers: {how}"
-        return ToolAnswer(text, to_plain(QuestionResult(id, "waiting", question)))
+        return ToolAnswer(text, to_plain(QuestionResult(id, "waiting", question)), text)
     shown = to_plain(answer)
     return ToolAnswer(f"Answered: {shown}", to_plain(QuestionResult(id, "answered", question, shown)))
 

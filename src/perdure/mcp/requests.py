@@ -90,7 +90,7 @@ class McpRequests:
         except PerdureError as error:
             hint = f" What to do: {error.hint}." if error.hint else ""
             return _refuse(f"{name} failed [{error.code}]: {error.message}.{hint}")
-        return {"content": answer.content, "structuredContent": answer.data, "isError": False}
+        return {"content": answer.content, "structuredContent": answer.structured, "isError": False}
 
     async def _list_resources(self, params: dict[str, Any]) -> dict[str, Any]:
         return {"resources": list(self._catalog.resources)}
@@ -125,5 +125,9 @@ class McpRequests:
 
 
 def _refuse(text: str) -> dict[str, Any]:
-    """Return an error that the model reads and can act on."""
+    """Return an error that the model reads and can act on.
+
+    It has no structured content: that would have to fit the schema of the result, and would hide the text in clients
+    that show only one of the two.
+    """
     return {"content": [{"type": "text", "text": text}], "isError": True}

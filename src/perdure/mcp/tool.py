@@ -26,6 +26,13 @@ class ToolAnswer(msgspec.Struct, frozen=True):
 
     text: str
     data: Mapping[str, Any]
+    advice: str = ""
+    """What the model should do now or must not do; also part of the text."""
+
+    @property
+    def structured(self) -> dict[str, Any]:
+        """The data with the advice. Some clients show the model only this, and never the text."""
+        return {**self.data, "advice": self.advice} if self.advice else {**self.data}
 
     @property
     def content(self) -> list[dict[str, Any]]:
@@ -69,7 +76,13 @@ class McpTool(msgspec.Struct, frozen=True, kw_only=True):
                 "openWorldHint": False,
             },
         }
-        return told if self.result is None else {**told, "outputSchema": schema_of(self.result)}
+        return told if self.result is None else {**told, "outputSchema": _with_advice(schema_of(self.result))}
+
+
+def _with_advice(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a result with the field that every tool may add."""
+    advice = {"type": "string", "description": "What to do now, or must not be done"}
+    return {**schema, "properties": {**schema["properties"], "advice": advice}}
 
 
 @cache

@@ -40,6 +40,7 @@ class StepResult(msgspec.Struct, frozen=True, omit_defaults=True):
     args: Any = None
     note: str = ""
     claimed_by: str = ""
+    title: str = ""
 
 
 class PlanResult(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -72,7 +73,8 @@ async def _tell_next(flow: AsyncWorkflow, before: str = "") -> ToolAnswer:
     shown = None
     text = f"All {len(plan.steps)} steps of {plan.name!r} are done."
     if step is not None:
-        shown = StepResult(step.step, step.action, str(step.status), to_plain(step.args), step.note, step.claimed_by)
+        shown = StepResult(step.step, step.action, str(step.status), to_plain(step.args), step.note)
+        shown = msgspec.structs.replace(shown, claimed_by=step.claimed_by, title=step.title)
         text = f"Next in {plan.name!r} ({plan.progress} % done): step {step.step}: {step.title or step.action}."
         text += f" {step.claimed_by} is working on it." if step.claimed_by else ""
         text += f" It is {step.status}: {step.note}" if step.status in ("failed", "blocked") else ""
