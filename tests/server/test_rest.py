@@ -291,5 +291,12 @@ def test_answers_are_compressed_and_described(client: Client) -> None:
     document = client.get("/v1/openapi.json", {"accept-encoding": "gzip"})
     assert document.headers["content-encoding"] == "gzip"
     assert json.loads(gzip.decompress(document.body))["openapi"] == "3.1.0"
-    assert client.get("/v1/openapi.json", {"accept-encoding": "zstd"}).headers["content-encoding"] == "zstd"
+    for accepted, encoding in (
+        ("zstd", "zstd"),
+        ("gzip;q=0.8, br", "gzip"),
+        ("zstd;q=0, gzip", "gzip"),
+        ("gzip; q=0.0", None),
+    ):
+        answer = client.get("/v1/openapi.json", {"accept-encoding": accepted})
+        assert answer.headers.get("content-encoding") == encoding, accepted
     assert b'perdure_http_requests_total{operation="get_openapi",status="200"}' in client.get("/metrics").body

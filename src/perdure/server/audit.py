@@ -35,7 +35,8 @@ async def audit(
 ) -> AsyncIterator[None]:
     """Record a write: with its commit, or right after it if it commits in a way of its own.
 
-    With `earlier`, the write was committed before a crash: its commit returns these changes instead.
+    `earlier` are the changes of a process that committed this write and died: nothing is committed again, and the
+    handler gets them.
     """
     agent = await tenants.server_agent(principal.tenant)
     payload = _describe(principal, request_id, operation, method, path)

@@ -26,7 +26,7 @@ class EventBell:
         self._newest: Row | None = None
         self.followers = 0
         self.ring: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done with the next ring. Take it before you look for events."""
+        """The next ring completes it. Get it before you read events, or you can miss a ring."""
 
     async def look(self) -> None:
         """Ring until nobody follows any more. If the store fails, the followers find out by themselves."""

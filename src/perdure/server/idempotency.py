@@ -30,7 +30,7 @@ _KEY = re.compile(r"[!-~]{1,255}")
 
 
 Perform = Callable[[Changes | None], Awaitable[Response]]
-"""Carries a request out; with changes, makes the answer for a commit of an earlier process again."""
+"""Performs a request. Given the changes that an earlier process committed, it only makes their answer again."""
 
 
 class RequestClaim(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""The runs that clients drive through this process. They save reading a journal for each request, and nothing else."""
+"""The runs that clients drive through this process. Keeping them saves reading a journal for each request."""
 
 from __future__ import annotations
 
