@@ -21,7 +21,10 @@ from perdure.journal.verify import agent_keys
 from perdure.records import MemoryForgotten
 from tests.page.things import fill
 from tests.page.visitor import Visitor
+from tests.server.conftest import server
 from tests.server.harness import PATIENCE_SECONDS, Server
+
+__all__ = ["server"]
 
 HOSTILE = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>[x](javascript:alert(1)) \u202e\"' &amp;"
 HELD = ("threads", "memory", "workflows", "checkpoints", "workspace", "playbooks")
@@ -122,6 +125,14 @@ def test_what_does_not_exist_is_said(filled: Server, anyone: Visitor) -> None:
     ):
         assert admin.get(path).status == 404, path
     assert anyone.get("/threads?agent=perdure%3Akeys").status == 403
+
+
+def test_every_page_is_shown_on_each_kind_of_store(server: Server) -> None:
+    fill(server.store, "ours", "here")
+    admin = sign_in(server, "--role", "admin")
+    assert len(walk(admin, "ours")) > 15
+    assert "Nothing was edited" in verify(admin)
+    assert "ours" in show(admin, "/agents")
 
 
 def test_an_empty_store_says_what_fills_each_page(tmp_path: Path) -> None:
