@@ -316,7 +316,7 @@ class StoreRolledBack(StoreProblem):
     code = "PD212"
     hint = (
         "restore the newer database or its log if you have them; to continue without the lost entries, run "
-        "`perdure adopt`: effects that they may contain are then in doubt"
+        "`perdure adopt`: effects that the lost entries may contain are then in doubt"
     )
 
 

@@ -276,7 +276,7 @@ def check_parallel_tools(folder: Path, store_url: str, world: World, *, asynchro
     def program(dies: bool, given: Any) -> Any:
         made = tool_of(dies)
         made.name = "pay"
-        graph = shop(folder, store_url, made, script=script, on_doubt={"pay": "retry"})
+        graph = shop(folder, store_url, made, script=script, in_doubt={"pay": "retry"})
         if asynchronous:
             return asyncio.run(graph.ainvoke(given, THREAD, durability="sync"))
         return graph.invoke(given, THREAD, durability="sync")
@@ -410,8 +410,8 @@ def test_outside_of_a_thread_it_says_so(file_url: str, world: World) -> None:
     pay = durable(make_pay_tool(world), agent=Agent("shop", store=file_url))
     with pytest.raises(NotDurable, match="checkpointer"):
         pay(10)
-    with pytest.raises(ValueError, match="on_doubt|in_doubt"):
-        durable(make_pay_tool(world), on_doubt="guess")
+    with pytest.raises(ValueError, match="in_doubt|in_doubt"):
+        durable(make_pay_tool(world), in_doubt="guess")
     with pytest.raises(TypeError, match="steps="):
         DurableTools(Agent("shop", store=file_url), steps="search")
 
@@ -420,7 +420,7 @@ def test_what_was_not_paid_again_is_counted(tmp_path: Path, file_url: str, world
     run_killed(
         lambda: shop(tmp_path, file_url, make_pay_tool(world, dies="before")).invoke(ASK, THREAD, durability="exit")
     )
-    shop(tmp_path, file_url, make_pay_tool(world), on_doubt="retry").invoke(ASK, THREAD, durability="exit")
+    shop(tmp_path, file_url, make_pay_tool(world), in_doubt="retry").invoke(ASK, THREAD, durability="exit")
     agent = Agent("shop", store=file_url)
     assert agent.usage().input_tokens == 200
     assert (agent.savings().calls, agent.savings().input_tokens) == (1, 100)

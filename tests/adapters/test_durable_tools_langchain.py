@@ -61,7 +61,7 @@ def wild(messages: Any) -> AIMessage:
 @pytest.mark.filterwarnings("ignore::perdure.errors.NotDurableWarning")
 def test_a_paid_answer_is_not_lost_whatever_is_in_it(tmp_path: Path, file_url: str, world: World) -> None:
     def graph_of(dies: str) -> Any:
-        return shop(tmp_path, file_url, make_pay_tool(world, dies=dies), script=wild, on_doubt="retry")
+        return shop(tmp_path, file_url, make_pay_tool(world, dies=dies), script=wild, in_doubt="retry")
 
     run_killed(lambda: graph_of("before").invoke(ASK, THREAD, durability="exit"))
     with pytest.warns(NotDurableWarning, match=r"model\(\)"):

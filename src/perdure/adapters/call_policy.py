@@ -49,7 +49,7 @@ class CallPolicy(msgspec.Struct, frozen=True):
 
     effect: bool = True
     check: Callable[..., Any] | None = None
-    on_doubt: str = "ask"
+    in_doubt: str = "ask"
     not_done: tuple[type[BaseException], ...] = ()
     on_change: str = "error"
     wait: float | None = 0.0
@@ -61,7 +61,7 @@ class CallPolicy(msgspec.Struct, frozen=True):
         return CallOptions(
             id=id,
             check=self.check,
-            in_doubt=self.on_doubt,
+            in_doubt=self.in_doubt,
             not_done=self.not_done,
             on_change=None if self.on_change == "error" else self.on_change,
         )

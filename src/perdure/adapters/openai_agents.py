@@ -273,21 +273,21 @@ def durable(
     *,
     session: PerdureSession,
     check: Callable[..., Any] | None = None,
-    on_doubt: str = "ask",
+    in_doubt: str = "ask",
     not_done: tuple[type[BaseException], ...] = (),
     step: bool = False,
 ) -> FunctionTool:
     """Return a tool whose calls are effects of the session's turn: none is silently repeated.
 
     - `check(**arguments, key=...)` finds out whether a call happened: `Done(result)`, `NotDone` or `Unknown`.
-    - `on_doubt` says what to do when the outcome is unknown: "ask" a person, "retry" with the same key, or "fail".
+    - `in_doubt` says what to do when the outcome is unknown: "ask" a person, "retry" with the same key, or "fail".
     - `not_done` lists exceptions that mean nothing happened. The model is told of them.
     - `step=True` marks a tool that is safe to repeat: it is recorded and never in doubt.
 
     Inside the tool, `effect_key()` returns the idempotency key.
     """
     inner = tool if isinstance(tool, FunctionTool) else function_tool(tool)
-    policy = CallPolicy(not step, check, on_doubt, (*not_done, ModelBehaviorError))
+    policy = CallPolicy(not step, check, in_doubt, (*not_done, ModelBehaviorError))
     policy.options(None)  # report a mistake here, not at the first call
     # The SDK's own invoker turns exceptions into text for the model. An effect must see them first.
     invoke = getattr(inner.on_invoke_tool, "_invoke_tool_impl", inner.on_invoke_tool)

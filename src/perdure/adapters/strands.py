@@ -219,14 +219,14 @@ def durable(
     *,
     session: PerdureSessionManager,
     check: Callable[..., Any] | None = None,
-    on_doubt: str = "ask",
+    in_doubt: str = "ask",
     not_done: tuple[type[BaseException], ...] = (),
     step: bool = False,
 ) -> AgentTool:
     """Return a tool whose calls are effects of the session's turn: none is silently repeated.
 
     - `check(**arguments, key=...)` finds out whether a call happened: `Done(result)`, `NotDone` or `Unknown`.
-    - `on_doubt` says what to do when the outcome is unknown: "ask" a person, "retry" with the same key, or "fail".
+    - `in_doubt` says what to do when the outcome is unknown: "ask" a person, "retry" with the same key, or "fail".
     - `not_done` lists exceptions that mean nothing happened. The model is told of them.
     - `step=True` marks a tool that is safe to repeat: it is recorded and never in doubt.
 
@@ -234,7 +234,7 @@ def durable(
     """
     if not isinstance(tool, AgentTool):
         raise WrongType(f"durable() needs a tool of Strands, not {tool!r}")
-    policy = CallPolicy(not step, check, on_doubt, not_done)
+    policy = CallPolicy(not step, check, in_doubt, not_done)
     policy.options(None)  # report a mistake here, not at the first call
     return DurableAgentTool(tool, session, policy)
 

@@ -75,7 +75,7 @@ def lease_of(row: tuple[Any, ...], one_host: bool = True) -> Lease:
 
 
 def counts_as_alive(lease: Lease, lease_keeper: LeaseKeeper | None) -> bool:
-    """Whether nobody may take over from this holder. `lease_keeper` is that of this process, if it has one."""
+    """Whether the holder is alive: its runs cannot be taken over. `lease_keeper` is that of this process."""
     return lease.is_alive() and not (lease_keeper is not None and lease_keeper.outlasts(lease))
 
 

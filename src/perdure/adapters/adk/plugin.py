@@ -34,7 +34,7 @@ class DurabilityPlugin(BasePlugin):
     - `checks` maps a tool to a function that finds out whether a call happened: `check(**arguments, key=...)` returns
       `Done(result)`, `NotDone` or `Unknown`.
     - `steps` names tools that are safe to repeat. `plain` names tools to leave alone.
-    - `on_doubt` says what to do when the outcome is unknown: "ask" a person, "retry" with the same key, or "fail".
+    - `in_doubt` says what to do when the outcome is unknown: "ask" a person, "retry" with the same key, or "fail".
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class DurabilityPlugin(BasePlugin):
         agent: str = "adk",
         steps: Collection[str] = (),
         plain: Collection[str] = (),
-        on_doubt: str | Mapping[str, str] = "ask",
+        in_doubt: str | Mapping[str, str] = "ask",
         not_done: tuple[type[BaseException], ...] = (),
     ) -> None:
         super().__init__(name="perdure_durability")
@@ -54,14 +54,14 @@ class DurabilityPlugin(BasePlugin):
         self._home = EngineHolder(store, agent)
         self._state = AsyncAgentState(self._home.engine)
         self._checks, self._steps, self._plain = dict(checks or {}), frozenset(steps), frozenset(plain)
-        self._on_doubt, self._not_done = on_doubt, not_done
+        self._in_doubt, self._not_done = in_doubt, not_done
         self._nothing_happened: tuple[type[BaseException], ...] = (NotDone, *not_done)
         self._open: dict[str, SessionCalls] = {}
-        for name in {"", *self._checks, *(on_doubt if isinstance(on_doubt, Mapping) else ())}:
+        for name in {"", *self._checks, *(in_doubt if isinstance(in_doubt, Mapping) else ())}:
             self._policy_of(name).options(None)  # report a mistake here, not at the first call
 
     def _policy_of(self, name: str) -> CallPolicy:
-        doubt = self._on_doubt if isinstance(self._on_doubt, str) else self._on_doubt.get(name, "ask")
+        doubt = self._in_doubt if isinstance(self._in_doubt, str) else self._in_doubt.get(name, "ask")
         return CallPolicy(name not in self._steps, self._checks.get(name), doubt, self._not_done)
 
     # -- turns --------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ def durable(
     *,
     session: PerdureSessionStore | ClaudeTurns | str,
     check: Callable[..., Any] | None = None,
-    on_doubt: str = "ask",
+    in_doubt: str = "ask",
     not_done: tuple[type[BaseException], ...] = (),
     step: bool = False,
 ) -> SdkMcpTool[Any]:
@@ -28,7 +28,7 @@ def durable(
     - `session` is the session store, or `store.session(id)` if the program has several sessions at a time. A text is
       the id of a session in the default store.
     - `check(**arguments, key=...)` finds out whether a call happened: `Done(result)`, `NotDone` or `Unknown`.
-    - `on_doubt` says what to do when the outcome is unknown: "ask" a person, "retry" with the same key, or "fail".
+    - `in_doubt` says what to do when the outcome is unknown: "ask" a person, "retry" with the same key, or "fail".
     - `not_done` lists exceptions that mean nothing happened.
     - `step=True` marks a tool that is safe to repeat: it is recorded and never in doubt.
 
@@ -36,7 +36,7 @@ def durable(
     """
     if not isinstance(tool, SdkMcpTool):
         raise WrongType(f"durable() needs a tool made with @tool, not {tool!r}")
-    policy = CallPolicy(not step, check, on_doubt, not_done)
+    policy = CallPolicy(not step, check, in_doubt, not_done)
     policy.options(None)  # report a mistake here, not at the first call
     turns = _turns_of(session)
     nothing_happened: tuple[type[BaseException], ...] = (NotDone, *not_done)

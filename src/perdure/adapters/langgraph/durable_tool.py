@@ -32,7 +32,7 @@ def durable(
     agent: Agent | AsyncAgent | None = None,
     check: Callable[..., Any] | None = None,
     key: str | None = None,
-    on_doubt: str = "ask",
+    in_doubt: str = "ask",
     not_done: tuple[type[BaseException], ...] = (),
     step: bool = False,
     on_change: str = "error",
@@ -42,17 +42,17 @@ def durable(
     """Turn a tool, a function or a node into an effect that is never silently repeated.
 
     >>> tools = ToolNode([durable(pay, check=paid)])
-    >>> graph.add_node("notify", durable(notify, on_doubt="retry"))
+    >>> graph.add_node("notify", durable(notify, in_doubt="retry"))
 
     - `key` names the parameter that receives the idempotency key; it is hidden from the model. For a function, the
       default is a keyword-only parameter `key` without a default. `effect_key()` returns the key anywhere.
     - `check(**arguments, key=...)` finds out whether the call happened: `Done(result)`, `NotDone` or `Unknown`.
-    - `on_doubt` says what to do when the outcome is unknown: "ask" a person, "retry" with the same key, or "fail".
+    - `in_doubt` says what to do when the outcome is unknown: "ask" a person, "retry" with the same key, or "fail".
     - `not_done` lists exceptions that mean nothing happened.
     - `step=True` marks a call that is safe to repeat: it is recorded and never in doubt.
     - `agent` defaults to the agent of the graph's PerdureSaver.
     """
-    policy = CallPolicy(not step, check, on_doubt, not_done, on_change, wait)
+    policy = CallPolicy(not step, check, in_doubt, not_done, on_change, wait)
     policy.options(None)  # report a mistake here, not at the first call
     known_types.learn()
     engine = None if agent is None else agent._engine

@@ -41,7 +41,7 @@ class DurableTools(AgentMiddleware[Any, Any, Any]):
       tools.
     - `checks` maps a tool to a function that finds out whether a call happened: `check(**arguments, key=...)` returns
       `Done(result)`, `NotDone` or `Unknown`.
-    - `on_doubt` says what to do when the outcome is unknown: "ask" a person, "retry" with the same key, or "fail". It
+    - `in_doubt` says what to do when the outcome is unknown: "ask" a person, "retry" with the same key, or "fail". It
       applies to all tools, or is a mapping by name.
     - `models=False` leaves model calls alone.
 
@@ -55,7 +55,7 @@ class DurableTools(AgentMiddleware[Any, Any, Any]):
         steps: Collection[str] = (),
         plain: Collection[str] = (),
         checks: Mapping[str, Callable[..., Any]] | None = None,
-        on_doubt: str | Mapping[str, str] = "ask",
+        in_doubt: str | Mapping[str, str] = "ask",
         not_done: tuple[type[BaseException], ...] = (),
         on_change: str = "error",
         wait: float | None = 0.0,
@@ -68,13 +68,13 @@ class DurableTools(AgentMiddleware[Any, Any, Any]):
         self.tools = []
         self._engine = agent._engine
         self._plain, self._models = frozenset(plain), models
-        self._on_doubt, self._checks, self._steps = on_doubt, dict(checks or {}), frozenset(steps)
+        self._in_doubt, self._checks, self._steps = in_doubt, dict(checks or {}), frozenset(steps)
         self._policy = CallPolicy(True, None, "ask", not_done, on_change, wait)
-        for name in {"", *self._steps, *self._checks, *(on_doubt if isinstance(on_doubt, Mapping) else ())}:
+        for name in {"", *self._steps, *self._checks, *(in_doubt if isinstance(in_doubt, Mapping) else ())}:
             self._policy_of(name).options(None)  # report a mistake here, not at the first call
 
     def _policy_of(self, name: str) -> CallPolicy:
-        doubt = self._on_doubt if isinstance(self._on_doubt, str) else self._on_doubt.get(name, "ask")
+        doubt = self._in_doubt if isinstance(self._in_doubt, str) else self._in_doubt.get(name, "ask")
         base = self._policy
         return CallPolicy(
             name not in self._steps, self._checks.get(name), doubt, base.not_done, base.on_change, base.wait

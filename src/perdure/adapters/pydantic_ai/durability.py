@@ -32,7 +32,7 @@ class Durability(AbstractCapability[Any]):
     - `checks` maps a tool to a function that finds out whether a call happened: `check(**arguments, key=...)` returns
       `Done(result)`, `NotDone` or `Unknown`.
     - `steps` names tools that are safe to repeat. `plain` names tools to leave alone.
-    - `on_doubt` says what to do when the outcome is unknown: "ask" a person, "retry" with the same key, or "fail". It
+    - `in_doubt` says what to do when the outcome is unknown: "ask" a person, "retry" with the same key, or "fail". It
       applies to all tools, or is a mapping by name.
     """
 
@@ -44,7 +44,7 @@ class Durability(AbstractCapability[Any]):
         agent: str = "pydantic-ai",
         steps: Collection[str] = (),
         plain: Collection[str] = (),
-        on_doubt: str | Mapping[str, str] = "ask",
+        in_doubt: str | Mapping[str, str] = "ask",
         not_done: tuple[type[BaseException], ...] = (),
     ) -> None:
         if isinstance(steps, str) or isinstance(plain, str):
@@ -52,9 +52,9 @@ class Durability(AbstractCapability[Any]):
         codec.register_exception(*_CONTROL_FLOW, *not_done)
         self._home = EngineHolder(store, agent)
         self._checks, self._steps, self._plain = dict(checks or {}), frozenset(steps), frozenset(plain)
-        self._on_doubt, self._not_done = on_doubt, (*_CONTROL_FLOW, *not_done)
+        self._in_doubt, self._not_done = in_doubt, (*_CONTROL_FLOW, *not_done)
         self._open: dict[str, SessionCalls] = {}
-        for name in {"", *self._checks, *(on_doubt if isinstance(on_doubt, Mapping) else ())}:
+        for name in {"", *self._checks, *(in_doubt if isinstance(in_doubt, Mapping) else ())}:
             self._policy_of(name).options(None)  # report a mistake here, not at the first call
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class Durability(AbstractCapability[Any]):
         self._home.close()
 
     def _policy_of(self, name: str) -> CallPolicy:
-        doubt = self._on_doubt if isinstance(self._on_doubt, str) else self._on_doubt.get(name, "ask")
+        doubt = self._in_doubt if isinstance(self._in_doubt, str) else self._in_doubt.get(name, "ask")
         return CallPolicy(name not in self._steps, self._checks.get(name), doubt, self._not_done)
 
     async def wrap_run(self, ctx: Any, *, handler: Any) -> Any:

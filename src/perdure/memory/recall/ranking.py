@@ -14,7 +14,7 @@ The parameters were tuned on conversations with known evidence and checked on lo
 - **Neighbours lend**: for each word asked for, a memory gets the better of its own score and that of its neighbours,
   reduced with distance. "By train." answers "How did you go to Lisbon?" without any of its words. A question lends its
   full score to the next memory. Common words are not lent: they do not distinguish memories.
-- **Questions contain few answers**, so a memory counts less by the share of it that asks.
+- **Questions contain few answers**, so the share of a memory that asks lowers its score.
 - **Related words** stand in for a word that is asked for, by their similarity, if there is a table: `trip` for
   `travel`. They are lent like any other.
 - **Time** adds to the score if the question names one, and **meaning** if there is an embedder.
