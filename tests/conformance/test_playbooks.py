@@ -73,6 +73,36 @@ def test_a_playbook_is_learned_from_what_runs_did(store_url: str) -> None:
     check_views(store_url)
 
 
+def test_checks_are_learned_from_effects_and_from_steps_that_verify(store_url: str) -> None:
+    agent = agent_at(store_url)
+
+    def is_in_the_outbox(to: str, *, key: str) -> Any:
+        return None
+
+    def is_paid(to: str, *, key: str) -> Any:
+        """The bank lists the payment.
+
+        It needs a day.
+        """
+
+    pay = agent.effect(lambda to, *, key: 1, name="pay", check=is_paid)
+    mail = agent.effect(lambda to, *, key: "sent", name="mail", check=is_in_the_outbox)
+    with agent.run("r", input={"company": "Acme Ltd"}) as run:
+        run.step(lambda: 1, name="check_alone")
+        run.step(lambda: "total", name="write")
+        run.step(lambda: False, name="verify_total")
+        run.step(lambda: "12 pages about Acme Ltd", name="verify pages")
+        run.step(lambda: None, name="tests")
+        run.step(lambda: 1, name="checkout")
+        mail("bob")
+        pay("bob")
+    checks = {step.name: step.checks for step in agent.playbooks.learn("analysis", run="r").steps}
+    assert checks.pop("write") == ("verify pages gives 12 pages about {company}", "tests passes")
+    assert checks.pop("mail") == ("is in the outbox finds it",)
+    assert checks.pop("pay") == ("The bank lists the payment.",)
+    assert set(checks.values()) == {()}
+
+
 def test_versions_are_kept_compared_and_start_their_statistics_anew(store_url: str) -> None:
     agent = agent_at(store_url)
     agent.playbooks.learn("analysis", steps=["search", {"name": "write", "checks": ["cites"]}])
@@ -271,6 +301,17 @@ def test_a_playbook_can_be_learned_from_a_workflow(store_url: str) -> None:
     book = agent.playbooks.learn("reports", workflow="report")
     assert [(step.name, step.tools) for step in book.steps] == [("scrape", ("scrape",)), ("write", ("write",))]
     assert book.steps[0].decisions == ("the sitemap has all",) and book.steps[0].purpose == "Get pages"
+
+
+def test_a_workflow_tells_the_checks_of_its_steps(store_url: str) -> None:
+    agent = agent_at(store_url)
+    wf = agent.workflows.create("report", ["write", "verify_total", "test_links", "send", "check_inbox"])
+    wf.complete(1)
+    wf.complete(2, result=42)
+    wf.complete(3, result=False)
+    wf.complete(4)
+    book = agent.playbooks.learn("reports", workflow="report")
+    assert [step.checks for step in book.steps] == [("verify total gives 42",), (), (), (), ()]
 
 
 def test_wrong_arguments_are_named(store_url: str) -> None:

@@ -100,6 +100,11 @@ class Durable(Generic[P, R]):
         """Earlier names under which calls were recorded."""
         return self._options.was or ()
 
+    @property
+    def check(self) -> Callable[..., Any] | None:
+        """The function that finds out whether a call of the effect happened."""
+        return self._options.check
+
     def _plan(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Protocol[Any] | None:
         """Return the protocol of this call, or None for a plain call."""
         frame = FRAME.get()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,6 +12,7 @@ from perdure import records as r
 from perdure.errors import RunNotFinished, WrongValue
 from perdure.journal import objects
 from perdure.kernel.protocol import Protocol, Read
+from perdure.records import StepStatus
 from perdure.run import listing
 from perdure.run.declarations import Declarations
 from perdure.run.history import effective
@@ -32,6 +34,8 @@ _DECISIONS = ("decision", "DECISION_MADE")
 PLAN = "playbook "
 """The prefix of the step that plans a play, which is no step of the work."""
 _INPUT_STEP = "do the work"
+_CHECKING = re.compile("([Vv]erify|[Vv]alidate|[Cc]hecks?|[Tt]ests?)(?![a-z])")
+"""Matches the name of a step that checks the step before it, such as `verify_total`; not `checkout`."""
 
 
 class _Lessons:
@@ -43,6 +47,7 @@ class _Lessons:
         self.effect = False
         self.decisions: dict[str, None] = {}
         self.pitfalls: dict[str, None] = {}
+        self.checks: dict[str, None] = {}
         self.examples: dict[str, None] = {}
 
 
@@ -56,6 +61,8 @@ class _Reader:
         self._names: dict[int, str] = {}
         self._decisions: list[str] = []
         self._current = ""
+        self._checked = ""
+        """The last step that is not a check of another one."""
 
     def read(self, events: Iterable[r.JournalEntry]) -> None:
         """Read the entries of one run."""
@@ -64,7 +71,7 @@ class _Reader:
         if self._current:
             self._keep_decisions(self.steps[self._current])
         self._names.clear()
-        self._current = ""
+        self._current = self._checked = ""
 
     def _read_record(self, seq: int, record: r.Record) -> None:
         self._note_events(record)
@@ -86,8 +93,13 @@ class _Reader:
         known.loops = known.loops or (not isinstance(call, str) and bool(call.scope))
         self._keep_decisions(known)
         self._current = name
+        value = objects.unpack(self._store, result)
         if len(known.examples) < _EXAMPLES:
-            known.examples[self._show(objects.unpack(self._store, result))] = None
+            known.examples[self._show(value)] = None
+        if not _CHECKING.match(name):
+            self._checked = name
+        elif self._checked and value is not False:
+            self.steps[self._checked].checks[_tell_check(name, None if value is None else self._show(value))] = None
 
     def _fail(self, call: r.CallIdentity, record: r.AttemptFailed | r.StepFailedEntry) -> None:
         error = objects.unpack(self._store, record.error) if record.error else getattr(record, "text", "an error")
@@ -123,6 +135,11 @@ class _Reader:
             if isinstance(given, str) and len(given) >= _SHORTEST:
                 text = text.replace(given, f"{{{name}}}")
         return text if len(text) <= _LONG else text[: _LONG - 1] + "…"
+
+
+def _tell_check(name: str, shown: str | None) -> str:
+    """Tell that a step checked another one, and what it returned when the work went on."""
+    return f"{name.replace('_', ' ')} passes" if shown is None else f"{name.replace('_', ' ')} gives {shown}"
 
 
 def _fields_of(payload: Any) -> Mapping[str, Any]:
@@ -195,7 +212,8 @@ def _make_step(engine: Engine, known: _Lessons, inputs: tuple[str, ...]) -> Play
     purpose = _summary_of(declared.__doc__ if declared is not None else None) or known.name.replace("_", " ")
     if known.loops:
         purpose += ", for each item"
-    texts = [*known.decisions, *known.pitfalls, *known.examples]
+    checks = (*_declared_check(declared.check if declared is not None else None), *known.checks)
+    texts = [*known.decisions, *known.pitfalls, *checks, *known.examples]
     return PlaybookStep(
         known.name,
         purpose,
@@ -203,9 +221,16 @@ def _make_step(engine: Engine, known: _Lessons, inputs: tuple[str, ...]) -> Play
         (known.name,) if known.effect else (),
         tuple(known.decisions)[:_LINES],
         tuple(known.pitfalls)[:_LINES],
-        (),
+        checks[:_LINES],
         tuple(known.examples),
     )
+
+
+def _declared_check(check: Callable[..., Any] | None) -> tuple[str, ...]:
+    """Tell what the check of an effect looks at: the first sentence of its documentation, or its name."""
+    name = getattr(check, "__name__", "")
+    told = _summary_of(getattr(check, "__doc__", None)) if name else ""
+    return (told or f"{name.replace('_', ' ')} finds it",) if name and name != "<lambda>" else ()
 
 
 def _summary_of(text: str | None) -> str:
@@ -224,12 +249,27 @@ def from_workflow(engine: Engine, name: str, workflow: str) -> Protocol[Playbook
 
 
 def _steps_of(plan: WorkflowSnapshot) -> Iterator[PlaybookStep]:
+    checks = _checks_in(plan)
     for step in plan.steps:
         title = step.title or step.action.replace("_", " ")
         examples = (_repr(step.result),) if step.result is not None else ()
         notes = (" ".join(step.note.split()),) if step.note else ()
         unique = step.action if [one.action for one in plan.steps].count(step.action) == 1 else f"{step.step}"
-        yield PlaybookStep(unique, title, tools=(step.action,), decisions=notes, examples=examples)
+        told = tuple(checks.get(step.step, ()))[:_LINES]
+        yield PlaybookStep(unique, title, tools=(step.action,), decisions=notes, checks=told, examples=examples)
+
+
+def _checks_in(plan: WorkflowSnapshot) -> dict[int | str, list[str]]:
+    """Return what completed steps that check say, by the step of the work before them."""
+    found: dict[int | str, list[str]] = {}
+    checked: int | str | None = None
+    for step in plan.steps:
+        if not _CHECKING.match(step.action):
+            checked = step.step
+        elif checked is not None and step.status == StepStatus.COMPLETED and step.result is not False:
+            shown = None if step.result is None else _repr(step.result)
+            found.setdefault(checked, []).append(_tell_check(step.action, shown))
+    return found
 
 
 def check_sources(run: object, workflow: object, steps: object) -> None:
