@@ -114,12 +114,36 @@ def model() -> Iterator[ModelApi]:
         yield api
 
 
-@pytest.mark.skipif(not find_claude(), reason="no claude here: it is in the PyPI package claude-agent-sdk")
-def test_claude_code_wakes_up_with_what_a_killed_session_learned(folder: HookFolder, model: ModelApi) -> None:
+def connect_claude(folder: HookFolder, model: ModelApi) -> CodingAgent:
     assert main(["connect", "claude-code", "--yes"]) == 0
     quiet = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1", "ENABLE_TOOL_SEARCH": "false"}
     command = [find_claude(), "--allowedTools", "mcp__perdure", "Write", "--print"]
-    claude = CodingAgent(folder, model, command, ANTHROPIC_BASE_URL=model.url, ANTHROPIC_API_KEY="none", **quiet)
+    return CodingAgent(folder, model, command, ANTHROPIC_BASE_URL=model.url, ANTHROPIC_API_KEY="none", **quiet)
+
+
+def connect_codex(folder: HookFolder, model: ModelApi) -> CodingAgent:
+    assert main(["connect", "codex", "--yes"]) == 0
+    config = folder.home / ".codex" / "config.toml"
+    provider = f'[model_providers.fake]\nname = "fake"\nbase_url = "{model.url}/v1"\nenv_key = "FAKE_KEY"\n'
+    config.write_text(f'model = "fake"\nmodel_provider = "fake"\n{provider}\n{config.read_text()}')
+    trust = ["--dangerously-bypass-hook-trust", "--dangerously-bypass-approvals-and-sandbox", "--skip-git-repo-check"]
+    return CodingAgent(folder, model, [find_codex(), "exec", *trust], FAKE_KEY="none")
+
+
+def check_advice(agent: CodingAgent, tool: str) -> None:
+    """Check that the model is told what to do: after a result, and after an error."""
+    model = agent.model
+    agent.run(f'When do we deploy? CALL {tool.format("recall")} {{"query": "deploy"}}')
+    first, *_, after = model.requests("When do we deploy?")
+    told = "Nothing is remembered about this. Do not guess"
+    assert told not in first and told in after
+    agent.run(f"Clean up. CALL {tool.format('forget')} {{}}")
+    assert "say what to forget" in model.requests("Clean up.")[-1]
+
+
+@pytest.mark.skipif(not find_claude(), reason="no claude here: it is in the PyPI package claude-agent-sdk")
+def test_claude_code_wakes_up_with_what_a_killed_session_learned(folder: HookFolder, model: ModelApi) -> None:
+    claude = connect_claude(folder, model)
 
     claude.kill_while_it_works(f"Move the shop to its new port. CALL mcp__perdure__remember {LEARN}\nHANG")
     assert {f"mcp__perdure__{tool}" for tool in TOOLS} <= model.tools()
@@ -152,14 +176,14 @@ def test_claude_code_wakes_up_with_what_a_killed_session_learned(folder: HookFol
     assert [text for text in said if "<command-name>" not in text] == ["Read the plan", "What comes after the plan?"]
 
 
+@pytest.mark.skipif(not find_claude(), reason="no claude here: it is in the PyPI package claude-agent-sdk")
+def test_claude_code_tells_the_model_what_the_tools_advise(folder: HookFolder, model: ModelApi) -> None:
+    check_advice(connect_claude(folder, model), "mcp__perdure__{}")
+
+
 @pytest.mark.skipif(not find_codex(), reason="no codex here: `make node-tools` installs it from npm")
 def test_codex_wakes_up_with_what_a_killed_session_learned(folder: HookFolder, model: ModelApi) -> None:
-    assert main(["connect", "codex", "--yes"]) == 0
-    config = folder.home / ".codex" / "config.toml"
-    provider = f'[model_providers.fake]\nname = "fake"\nbase_url = "{model.url}/v1"\nenv_key = "FAKE_KEY"\n'
-    config.write_text(f'model = "fake"\nmodel_provider = "fake"\n{provider}\n{config.read_text()}')
-    trust = ["--dangerously-bypass-hook-trust", "--dangerously-bypass-approvals-and-sandbox", "--skip-git-repo-check"]
-    codex = CodingAgent(folder, model, [find_codex(), "exec", *trust], FAKE_KEY="none")
+    codex = connect_codex(folder, model)
 
     codex.kill_while_it_works(f"Move the shop to its new port. CALL mcp__perdure/remember {LEARN}\nHANG")
     assert codex.pinned == [FACT]
@@ -179,3 +203,8 @@ def test_codex_wakes_up_with_what_a_killed_session_learned(folder: HookFolder, m
         [event] = [event.payload for event in agent.events.read(kind="tool_result")]
     assert event.ok and event.result["command"] == "echo 3 passed" and "3 passed" in event.result["outcome"]
     assert not problems_of(folder)
+
+
+@pytest.mark.skipif(not find_codex(), reason="no codex here: `make node-tools` installs it from npm")
+def test_codex_tells_the_model_what_the_tools_advise(folder: HookFolder, model: ModelApi) -> None:
+    check_advice(connect_codex(folder, model), "mcp__perdure/{}")
