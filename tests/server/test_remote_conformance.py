@@ -40,6 +40,18 @@ def test_a_sample_of_the_suite_passes(open_server: Server) -> None:
     assert done.returncode == 0, done.stdout[-4000:]
 
 
+@pytest.mark.stores("postgres")
+def test_a_contradiction_is_told_by_a_server_on_postgresql(store_url: str, tmp_path: Path) -> None:
+    """The server repeats a unit whose rows contradict each other, and the client must not do so as often again."""
+    running = Server(f"{store_url}&reconnect_seconds=1", tmp_path, "--no-auth").start()
+    try:
+        test = "test_what_only_the_store_finds_out_is_told_and_leaves_nothing"
+        done = certify(running, Path(f"{SUITE / 'test_transfer_failures.py'}::{test}"))
+    finally:
+        running.kill()
+    assert done.returncode == 0, done.stdout[-4000:]
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_the_whole_suite_passes(open_server: Server) -> None:

@@ -47,6 +47,10 @@ T = TypeVar("T")
 OVERTAKEN_MAX = 200
 """Retries because another process was faster; each time one of the others made progress."""
 
+REFUSALS_MAX = 2
+"""Refusals in a row while nothing has changed. The server has repeated the unit itself, so its content is at fault;
+the second try finds out whether the first one had landed."""
+
 TURN_AFTER = 2
 """After so many retries, the client asks for a turn: then other clients wait for it."""
 
@@ -81,6 +85,7 @@ class RemoteCommit(Generic[T]):
         self._doubtful: list[CommitAttempt[T]] = [earlier] if earlier is not None else []
         """Attempts whose answer was lost."""
         self._overtaken = 0
+        self._refusals = 0
         self._turn = ""
         self._conditions: dict[str, type[PerdureError]] = {}
         """The errors of the statements, by the names that the server knows them by."""
@@ -93,9 +98,9 @@ class RemoteCommit(Generic[T]):
             while True:
                 try:
                     return self._try()
-                except Overtaken:
+                except Overtaken as error:
                     self._unit.settle(False)
-                    self._note_overtaken()
+                    self._note_overtaken(error)
                     continue
                 except (ConnectionCut, HttpRefusal) as error:
                     self._judge(error)
@@ -105,8 +110,10 @@ class RemoteCommit(Generic[T]):
             self._unit.settle(False)
             raise
 
-    def _note_overtaken(self) -> None:
+    def _note_overtaken(self, error: Overtaken) -> None:
         self._overtaken += 1
+        if self._refusals >= REFUSALS_MAX:
+            raise error
         if self._overtaken > OVERTAKEN_MAX:
             raise StoreBusy("other processes were faster each time; nothing was written")
         if self._overtaken >= TURN_AFTER and not self._turn:
@@ -211,14 +218,16 @@ class RemoteCommit(Generic[T]):
         [outcome] = send_units(self._links, [unit], self._patience.until, long=self._unit.long)
         rows: list[Rows] = outcome.rows
         if outcome.progress == UnitProgress.OVERTAKEN:
-            attempt.committing = False
+            attempt.committing, self._refusals = False, 0
             before = self._known[: outcome.index]
             self._known = [*before, (batches[outcome.index], rows)] if len(before) == outcome.index else []
             raise Overtaken
         if outcome.error is not None:
             attempt.committing = False
             own = self._conditions.get(outcome.error.name)
-            raise own() if own is not None else read_error(outcome.error)
+            refusal = own() if own is not None else read_error(outcome.error)
+            self._refusals += isinstance(refusal, Overtaken)
+            raise refusal
         if not commit:
             self._known = [*self._known[: len(batches) - 1], (batches[-1], rows)]
         return rows
