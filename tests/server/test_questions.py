@@ -64,6 +64,7 @@ def test_the_inbox_lists_open_questions_and_takes_answers(server: Server, writer
     doubt(server.store, "c")
     listed = writer.get("/v1/questions").json()["questions"]
     assert [(one["run"], one["kind"]) for one in listed] == [("a", "ask"), ("b", "approve"), ("c", "in_doubt")]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", listed[0]["asked_at"])
     assert listed[0]["choices"] == ["window", "aisle"] and listed[2]["key"]
     first = writer.get("/v1/questions?limit=2").json()
     rest = writer.get(f"/v1/agents/travel/questions?after={first['next']}").json()

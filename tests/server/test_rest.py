@@ -300,3 +300,15 @@ def test_answers_are_compressed_and_described(client: Client) -> None:
         answer = client.get("/v1/openapi.json", {"accept-encoding": accepted})
         assert answer.headers.get("content-encoding") == encoding, accepted
     assert b'perdure_http_requests_total{operation="get_openapi",status="200"}' in client.get("/metrics").body
+
+
+def test_no_time_of_the_api_is_a_number(shared_server: Server) -> None:
+    schemas = shared_server.client().get("/v1/openapi.json").json()["components"]["schemas"]
+    times = {
+        (name, part): str(schema)
+        for name, record in schemas.items()
+        for part, schema in record.get("properties", {}).items()
+        if part.endswith("_at")
+    }
+    assert ("QuestionEntry", "asked_at") in times
+    assert [place for place, schema in times.items() if "integer" in schema or "number" in schema] == []

@@ -15,6 +15,7 @@ from perdure.server.access import Role
 from perdure.server.calls import ApiCall
 from perdure.server.routing import Route
 from perdure.server.values import from_json, to_json
+from perdure.server.views import format_ms
 
 LIMIT_MAX = 1000
 
@@ -26,10 +27,26 @@ class QuestionsQuery(msgspec.Struct, frozen=True):
     limit: int = 100
 
 
+class QuestionEntry(msgspec.Struct, frozen=True):
+    """A question that waits for a person."""
+
+    id: str
+    agent: str
+    run: str
+    kind: str
+    """`ask`, `approve` or `in_doubt`."""
+    text: str
+    asked_at: str
+    choices: Any
+    """The allowed answers, if they are limited."""
+    key: str
+    """The key of an effect in doubt."""
+
+
 class QuestionList(msgspec.Struct, frozen=True):
     """Open questions."""
 
-    questions: list[InboxQuestion]
+    questions: list[QuestionEntry]
     next: str | None
     """Give it to `?after=` for more of them."""
 
@@ -75,8 +92,13 @@ async def _list(call: ApiCall, agent: str) -> QuestionList:
     query: QuestionsQuery = call.query
     store, limit = await call.services.tenants.store(call.principal), max(1, min(query.limit, LIMIT_MAX))
     found = await asyncio.to_thread(list_inbox, store, agent, query.after, limit + 1)
-    shown = [msgspec.structs.replace(one, choices=to_json(one.choices)) for one in found[:limit]]
+    shown = [_entry(one) for one in found[:limit]]
     return QuestionList(shown, shown[-1].id if len(found) > limit else None)
+
+
+def _entry(question: InboxQuestion) -> QuestionEntry:
+    told = {"asked_at": format_ms(question.asked_at), "choices": to_json(question.choices)}
+    return QuestionEntry(**msgspec.structs.asdict(question) | told)
 
 
 async def answer(call: ApiCall) -> AnsweredQuestion:
