@@ -156,7 +156,8 @@ def test_a_bare_start_tells_how_to_make_a_key_and_a_request_that_works(tmp_path:
     process = subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         assert process.stdout is not None
-        where, make, ask = (process.stdout.readline().decode() for _ in range(3))
+        where, stored, make, ask = (process.stdout.readline().decode() for _ in range(4))
+        assert stored == f"the store:   {home / '.perdure' / 'perdure.db'}\n"
         assert re.fullmatch(r"Perdure serves at http://127\.0\.0\.1:\d+\n", where)
         script = "\n".join(line.partition(":")[2].strip() for line in (make, ask))
         assert script.startswith("export PERDURE_API_KEY=$(perdure keys create me") and "\ncurl " in script

@@ -10,7 +10,7 @@ from perdure.cli.output import CommandOutput
 from perdure.cli.store_option import add_common_options, repeat_options
 from perdure.errors import ExtraMissing
 from perdure.server.settings import HOST, OPEN_TENANTS, PORT, ServerSettings
-from perdure.store import locate
+from perdure.store import file_of, hide_password, locate
 from perdure.values.durations import seconds_of
 
 
@@ -27,6 +27,13 @@ from perdure.values.durations import seconds_of
     multiple=True,
     envvar="PERDURE_NOTIFY",
     help="Tell somebody about open questions: https://..., slack+https://... or smtp://HOST/?from=...&to=...",
+)
+@click.option(
+    "--otlp",
+    metavar="URL",
+    default="",
+    envvar=["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"],
+    help="Send traces of runs to this OpenTelemetry collector: http://HOST:4318",
 )
 @click.option("--public-url", metavar="URL", default="", help="The address of this server in links to people.")
 @click.option("--header-timeout", metavar="DURATION", default="10s", show_default=True, help="Cut slower connections.")
@@ -46,6 +53,7 @@ def serve(
     behind_proxy: bool,
     no_auth: bool,
     notify: tuple[str, ...],
+    otlp: str,
     public_url: str,
     header_timeout: str,
     open_tenants: int,
@@ -72,6 +80,8 @@ def serve(
         tls_key=tls_key,
         notify=notify,
         notify_secret=os.environ.get("PERDURE_NOTIFY_SECRET", ""),
+        otlp=otlp,
+        otlp_headers=os.environ.get("OTEL_EXPORTER_OTLP_HEADERS", ""),
         public_url=public_url,
         header_seconds_max=seconds_of(header_timeout, "--header-timeout"),
         open_tenants=open_tenants,
@@ -82,10 +92,12 @@ def serve(
 
 
 def _announce(out: CommandOutput, settings: ServerSettings, url: str | None) -> None:
+    store = file_of(settings.store) or hide_password(settings.store)
     if out.as_json:
-        out.json({"url": settings.origin, "auth": settings.auth})
+        out.json({"url": settings.origin, "store": store, "auth": settings.auth})
     else:
         out.line(f"Perdure serves at {settings.origin}")
+        out.line(f"the store:   {store}")
         if settings.auth:
             out.line(f"make a key:  export PERDURE_API_KEY=$(perdure keys create me{repeat_options(url)})")
         key = ' -H "Authorization: Bearer $PERDURE_API_KEY"' if settings.auth else ""

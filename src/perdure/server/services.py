@@ -14,6 +14,8 @@ from perdure.server.keys import KeyRing
 from perdure.server.metrics import Metrics
 from perdure.server.notify.notifier import Notifier
 from perdure.server.notify.targets import parse_target
+from perdure.server.otlp.exporter import TraceExporter
+from perdure.server.otlp.sender import SpanSender, parse_collector
 from perdure.server.page.sessions import Sessions
 from perdure.server.quotas import Quotas
 from perdure.server.run_sessions import RunSessions
@@ -36,6 +38,7 @@ class Services(msgspec.Struct, frozen=True):
     sessions: Sessions
     """Of people who look at the page."""
     event_bells: EventBells
+    traces: TraceExporter
     run_sessions: RunSessions = msgspec.field(default_factory=RunSessions)
 
     @classmethod
@@ -45,6 +48,7 @@ class Services(msgspec.Struct, frozen=True):
         keys, tenants = KeyRing(store), Tenants(store, settings.open_tenants)
         targets = [parse_target(url, settings.notify_secret) for url in settings.notify]
         stopping = asyncio.Event()
+        sender = SpanSender(parse_collector(settings.otlp, settings.otlp_headers)) if settings.otlp else None
         return cls(
             settings,
             keys,
@@ -56,12 +60,14 @@ class Services(msgspec.Struct, frozen=True):
             Notifier(tenants, keys, targets, settings.notify_secret),
             Sessions(settings, keys),
             EventBells(stopping),
+            TraceExporter(tenants, sender),
         )
 
     async def prepare(self) -> None:
         """Open the stores of the default tenant and of keys, so that a server that cannot serve does not start."""
         with self.tenants.using():
             await self.tenants.store(OPEN_PRINCIPAL)
+        self.traces.start()
         if self.settings.page_only:
             return
         await self.keys.prepare()
@@ -70,5 +76,6 @@ class Services(msgspec.Struct, frozen=True):
     async def close(self) -> None:
         """End what runs in the background, and close every store."""
         await self.notifier.stop()
+        await self.traces.stop()
         await self.tenants.close()
         await self.keys.close()

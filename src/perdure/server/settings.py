@@ -52,6 +52,9 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Who is told about open questions: webhooks, Slack, mail. The URLs may contain secrets."""
     notify_secret: str = ""
     """Signs webhooks: `whsec_...`."""
+    otlp: str = ""
+    """The collector that takes the traces of runs; empty for none."""
+    otlp_headers: str = ""
     page_only: bool = False
     """Serve nothing but the page: `perdure ui`."""
     page_token: str = ""

@@ -71,6 +71,7 @@ async def get_metrics(call: ApiCall) -> Response:
         "perdure_open_streams": services.quotas.streams.total(),
         "perdure_requests_under_way": services.metrics.under_way,
         "perdure_open_tenants": len(stores),
+        **services.traces.counters,
     }
     return Response(services.metrics.render(gauges), media_type=PROMETHEUS)
 
