@@ -234,8 +234,9 @@ def test_the_audit_log_names_the_key_that_opened_a_store(shared_server: Server) 
 
 def test_no_key_and_a_wrong_key_open_nothing(shared_server: Server) -> None:
     for key in ("", "pdk_nobody_nothing"):
-        with pytest.raises(StoreUnavailable, match="401"):
+        with pytest.raises(StoreUnavailable, match="401") as refusal:
             Agent("travel", store=shared_server.origin, api_key=key).state.get("a", "b")
+        assert "api_key=" in refusal.value.hint and "Bearer" not in refusal.value.hint
 
 
 def test_the_key_comes_from_the_environment(shared_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

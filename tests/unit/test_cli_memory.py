@@ -119,7 +119,7 @@ def test_json_says_that_nothing_was_done_and_what_would_go(
 def test_all_that_can_be_said_of_a_memory(make_known_store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = ("--tag", "a", "--tag", "b", "--importance", "0.9", "--ttl", "30d", "--valid-from", "2026-05-31")
     made = run_json(capsys, make_known_store, "remember", "Dan moved to Oslo", *said)
-    assert (made["tags"], made["importance"], made["valid_from"]) == (["a", "b"], 0.9, "2026-05-31T00:00:00Z")
+    assert (made["tags"], made["importance"], made["valid_from"]) == (["a", "b"], 0.9, "2026-05-31T00:00:00.000Z")
     assert made["expires"]
     for wrong in (("--ttl", "soon"), ("--valid-from", "soon")):
         assert main(["memory", "remember", "Dan moved to Oslo", *wrong, "--store", str(make_known_store)]) == 2

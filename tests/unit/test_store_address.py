@@ -82,6 +82,13 @@ def test_the_command_line_refuses_the_same(text: str, here: Path, capsys: pytest
     assert list(here.iterdir()) == []
 
 
+def test_what_works_at_the_store_only_says_so_of_a_server(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("doctor", "migrate"):
+        assert main([command, "--store", "http://127.0.0.1:1"]) == 2
+        told = capsys.readouterr().err
+        assert "on the machine of its store only" in told and "nothing was done" in told
+
+
 @pytest.mark.parametrize("text", ["postgresql:u@h/db", " ", "file:x.db", "sqlite://x.db"])
 def test_the_variable_is_named(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERDURE_URL", text)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perdure.cli.output import CommandOutput, clean, format_value, to_json_value
+from perdure.cli.output import CommandOutput, clean, format_moment, format_value, to_json_value
 from perdure.cli.store_option import (
     add_common_options,
     agent_option,
@@ -172,7 +172,7 @@ def _as_json(agent: str, event: Event) -> dict[str, Any]:
         "agent": agent,
         "kind": event.kind,
         "payload": event.data,
-        "at": event.at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "at": format_moment(event.at),
         "run": event.run,
         "position": event.position,
     }

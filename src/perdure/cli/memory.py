@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from perdure.cli.output import CommandOutput, clean, format_age, format_count, format_value, is_terminal
+from perdure.cli.output import CommandOutput, clean, format_age, format_count, format_value, is_terminal, to_json_record
 from perdure.cli.store_option import (
     add_common_options,
     agent_option,
@@ -496,4 +496,4 @@ def _format_end(recalled: Memory) -> str:
 
 
 def _as_json(recalled: Memory) -> dict[str, Any]:
-    return dict(msgspec.to_builtins(recalled, enc_hook=repr))
+    return to_json_record(recalled)

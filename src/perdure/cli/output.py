@@ -82,7 +82,20 @@ def to_json_value(value: Any) -> Any:
 
 def format_time(at: int) -> str:
     """Format a time for programs: ISO 8601 in UTC."""
-    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return format_moment(datetime.fromtimestamp(at / 1000, UTC))
+
+
+def format_moment(at: datetime) -> str:
+    """Format a time that has a zone for programs: ISO 8601 in UTC."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def to_json_record(record: object) -> dict[str, Any]:
+    """The fields of a record for JSON, its times as those of every command."""
+    import msgspec  # late: `perdure --help` does without
+
+    fields = msgspec.to_builtins(record, enc_hook=repr, builtin_types=(datetime,))
+    return {name: format_moment(value) if isinstance(value, datetime) else value for name, value in fields.items()}
 
 
 def format_age(at: int, now: int) -> str:

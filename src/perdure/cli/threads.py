@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from perdure.cli.output import CommandOutput, clean, format_age, format_count, format_value
+from perdure.cli.output import CommandOutput, clean, format_age, format_count, format_moment, format_value
 from perdure.cli.store_option import (
     add_common_options,
     agent_option,
@@ -119,7 +119,7 @@ def _show_turns(out: CommandOutput, engine: Engine, info: ThreadInfo, count: int
     """Show a thread of `agent.thread`: its state, its turns, and what waits."""
     index, turns = read_index(engine, info.id), turns_of(engine, info.id)[-count:]
     if out.as_json:
-        told = [{**msgspec.structs.asdict(turn), "began": turn.began.isoformat()} for turn in turns]
+        told = [{**msgspec.structs.asdict(turn), "began": format_moment(turn.began)} for turn in turns]
         queued = [one.input for one in index.queued]
         out.json(
             {"agent": engine.name, **_thread_as_json(info), "values": index.state, "history": told, "pending": queued}
@@ -227,8 +227,8 @@ def _thread_as_json(info: ThreadInfo) -> dict[str, Any]:
     return {
         "id": info.id,
         "checkpoints": info.checkpoints,
-        "began_at": info.began.isoformat(),
-        "at": info.at.isoformat(),
+        "began_at": format_moment(info.began),
+        "at": format_moment(info.at),
         "newest": info.newest,
         "framework": info.framework,
         "turns": info.turns,
@@ -246,7 +246,7 @@ def _as_json(
     told = [
         {
             **{name: getattr(point, name) for name in ("ns", "id", "parent", "run", "step", "source")},
-            "at": point.at.isoformat(),
+            "at": format_moment(point.at),
             "channels": point.channels,
             "pending": point.pending,
             "changes": [str(change) for change in changed],

@@ -55,10 +55,10 @@ class JoiningHandler(logging.StreamHandler[TextIO]):
             super().flush()
 
 
-def log_to_stderr() -> None:
-    """Send the log of this process to standard error."""
+def log_to_stderr(level: int = logging.INFO) -> None:
+    """Send the log of this process to standard error, from this level on."""
     handler = JoiningHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
     LOGGER.addHandler(handler)
-    LOGGER.setLevel(logging.INFO)
+    LOGGER.setLevel(level)
     LOGGER.propagate = False

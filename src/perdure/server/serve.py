@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -74,7 +75,7 @@ def serve(settings: ServerSettings, announce: Callable[[ServerSettings], None]) 
 
 
 async def _serve(settings: ServerSettings, listener: socket.socket, announce: Callable[[ServerSettings], None]) -> None:
-    log_to_stderr()
+    log_to_stderr(logging.WARNING if settings.page_only else logging.INFO)
     services = Services.open(settings)
     try:
         await services.prepare()

@@ -68,6 +68,11 @@ def sqlite_path(url: str) -> str:
     The path is taken literally, without percent-decoding.
     """
     scheme, _, rest = url.partition("://")
+    if scheme in ("http", "https"):
+        _refuse(
+            f"{url} is a server: this works on the machine of its store only, and nothing was done",
+            "there: the same command, with the store that the server was started with",
+        )
     if scheme != "sqlite":
         _refuse(f"{scheme}:// is not a kind of store that this version supports", _advice(scheme))
     if rest in (MEMORY, f"/{MEMORY}"):

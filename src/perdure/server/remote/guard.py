@@ -195,4 +195,5 @@ def _check_role(principal: Principal, name: str, rule: StatementRule) -> None:
     if not principal.role.includes(Role.WRITER):
         raise NotAllowed("this key may only read; nothing was written", hint="use a key with role writer")
     if rule.use is Use.MAINTENANCE and principal.role is not Role.ADMIN:
-        raise NotAllowed(f"{name} is maintenance; nothing was written", hint="use a key with role admin")
+        text = f"only an admin may do this (`{name}` is maintenance); nothing was written"
+        raise NotAllowed(text, hint="use a key with role admin")

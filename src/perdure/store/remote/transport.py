@@ -53,9 +53,11 @@ class HttpRefusal(ServerRefusal):
         return self.status in (408, 425, 429)
 
     def translate(self, shown: str) -> PerdureError:
-        text = f"{shown}: {self} (HTTP {self.status}); nothing was written"
+        text = f"{shown}: {self} (HTTP {self.status})"
+        if "nothing was" not in text:
+            text += "; nothing was written"
         if self.status == 401:
-            return StoreUnavailable(text, hint=self.hint or "pass api_key=..., or set PERDURE_API_KEY")
+            return StoreUnavailable(text, hint="pass a valid api_key=..., or set PERDURE_API_KEY")
         if self.status == 403:
             return StoreReadOnly(text, hint=self.hint or "use a key with the role that this needs")
         if self.status == 413:
