@@ -266,5 +266,5 @@ def test_functions_that_are_called_inside_of_something_must_be_plain(store_url: 
     with pytest.raises(TypeError, match="plain function"), agent.run("r") as run:
         run.state.update("k", later)
     with pytest.raises(TypeError, match="plain function"), agent.run("s") as run:
-        list(run.each([1], key=later))
+        next(iter(run.each([1], key=later)))
     assert agent.state.get("ns", "k") is None

@@ -43,7 +43,10 @@ def test_positions_are_those_of_the_list_given_now(file_url: str) -> None:
 
 async def test_the_asynchronous_loop_has_positions_too(file_url: str) -> None:
     async with AsyncAgent("a", store=file_url) as agent, agent.run("r") as run:
-        assert [pair async for pair in run.each("ab", index=True)] == [(0, "a"), (1, "b")]
+        seen = []
+        async for pair in run.each("ab", index=True):
+            seen.append(pair)  # noqa: PERF401
+        assert seen == [(0, "a"), (1, "b")]
 
 
 def test_in_a_step_a_loop_has_positions_too(file_url: str) -> None:
@@ -82,13 +85,57 @@ def test_loops_of_every_kind_are_not_refused(file_url: str) -> None:
     with agent_at(file_url).run("r") as run:
         for _ in run.each("ab"):
             pass
-        assert {item for item in run.each("ab")} == {"a", "b"}  # noqa: C416
+        assert {item.upper() for item in run.each("ab")} == {"A", "B"}
         assert list(item for item in run.each("ab")) == ["a", "b"]  # noqa: C400
         assert list(passed_on(run.each("ab"))) == ["a", "b"]
-        assert list(run.each("ab")) == [*run.each("ab")] == ["a", "b"]
+        assert list(map(str, run.each("ab"))) == ["a", "b"]
+        together: list[str] = []
+        for item in run.each("ab"):
+            together = [*together, item]
+        assert together == ["a", "b"]
         items = iter(run.each("ab"))
         assert [next(items), next(items), next(items, None)] == ["a", "b", None]
         assert [item.upper() for item in map(str, run.each("ab"))] == ["A", "B"]
+
+
+EXHAUSTERS: dict[str, Callable[[Any], Any]] = {
+    "list": list,
+    "sorted": sorted,
+    "sum": sum,
+    "join": "".join,
+    "a dict": lambda loop: dict.fromkeys(loop),
+    "extend": lambda loop: [].extend(loop),
+    "a star": lambda loop: [*loop],
+    "arguments": lambda loop: print(*loop),
+    "unpacked": lambda loop: [first for first, *_ in [loop]],
+    "in": lambda loop: "b" in loop,
+    "a list comprehension": lambda loop: [item for item in loop],  # noqa: C416
+    "a set comprehension": lambda loop: {item for item in loop},  # noqa: C416
+    "a dict comprehension": lambda loop: {item: 1 for item in loop},  # noqa: C420
+    "attributes": lambda loop: [item.upper for item in loop],
+    "nothing left": lambda loop: [list(map(str, loop)), list(loop)],
+}
+
+
+@pytest.mark.parametrize("take", EXHAUSTERS.values(), ids=EXHAUSTERS)
+def test_what_takes_all_items_before_the_work_is_refused(file_url: str, take: Callable[[Any], Any]) -> None:
+    agent = agent_at(file_url)
+    with agent.run("r") as run, pytest.raises(TypeError, match="for item in run.each") as caught:
+        take(run.each("ab"))
+    assert isinstance(caught.value, PerdureError)
+    if take is list:
+        assert "ItemDone" not in [event.kind for event in agent.runs.get("r").events]
+
+
+async def test_an_asynchronous_comprehension_that_only_collects_is_refused(file_url: str) -> None:
+    async def work(item: str) -> str:
+        return item.upper()
+
+    async with AsyncAgent("a", store=file_url) as agent, agent.run("r") as run:
+        with pytest.raises(TypeError, match="for item in run.each"):
+            _ = [item async for item in run.each("ab")]
+        assert [await work(item) async for item in run.each("ab")] == ["A", "B"]
+        assert [item.upper() async for item in run.each("ab")] == ["A", "B"]
 
 
 @pytest.mark.parametrize("items", [5, None, 1.5])

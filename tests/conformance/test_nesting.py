@@ -95,9 +95,9 @@ def test_a_loop_inside_a_step_is_part_of_the_step(store_url: str) -> None:
 def test_a_loop_takes_any_iterable(store_url: str) -> None:
     agent = agent_at(store_url)
     with agent.run("r") as run:
-        assert [n for n in run.each(n * n for n in range(3))] == [0, 1, 4]  # noqa: C416
-        assert sorted(run.each({"b": 1, "a": 2})) == ["a", "b"]
-        assert list(run.each([])) == []
+        assert [int(n) for n in run.each(n * n for n in range(3))] == [0, 1, 4]
+        assert [str(n) for n in run.each({"b": 1, "a": 2})] == ["b", "a"]
+        assert [str(n) for n in run.each([])] == []
 
 
 def test_item_done_outside_of_a_loop_is_a_mistake(store_url: str) -> None:

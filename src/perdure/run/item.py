@@ -7,7 +7,8 @@ import itertools
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence, Sized
-from typing import Any
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
 
 from perdure import records as r
 from perdure.errors import WrongType, WrongValue
@@ -31,6 +32,11 @@ _READABLE = re.compile(r"[A-Za-z_][\w-]{0,39}", re.ASCII)
 _CALLS = frozenset({"CALL", "CALL_FUNCTION_EX", "CALL_KW"})
 _COUNTERS = (enumerate, zip, itertools.islice, itertools.zip_longest)
 """Iterators whose results depend on the number of items before."""
+_COLLECTS = frozenset({"LIST_APPEND", "SET_ADD", "MAP_ADD"})
+_AWAITING = ("SEND", "YIELD_VALUE", "RESUME", "JUMP_BACKWARD_NO_INTERRUPT", "END_SEND")
+_TAKING = ("STORE_FAST", "LOAD_FAST", "LOAD_CONST", "LOAD_ATTR", "UNPACK_SEQUENCE", "BUILD_TUPLE", "BINARY_SUBSCR")
+_PASSING = ("CACHE", "NOP", "NOT_TAKEN", "EXTENDED_ARG", *_AWAITING, *_TAKING)
+"""Instructions between a loop of a comprehension and the result that it adds, if it calls nothing."""
 
 ItemKey = str | Callable[[Any], Any] | None
 EarlierLoopNames = str | int | Iterable[str | int]
@@ -68,6 +74,11 @@ class ItemLoop:
         self._seen: dict[str, int] = {}
         self._item: Frame | None = None
         self._done = 0
+
+    @property
+    def inside(self) -> bool:
+        """Whether the loop is in a step or an effect."""
+        return self._outer.inside
 
     def finish(self) -> Protocol[Sequence[r.RunWrite]]:
         """Complete the open item, if there is one; returns what landed with it."""
@@ -131,15 +142,51 @@ class ItemLoop:
         sys.stderr.flush()
 
 
-def is_handed_on() -> bool:
-    """Return whether the caller's caller passes the loop to a function instead of looping over it."""
+class LoopStart(NamedTuple):
+    """The instruction of the program that asked a loop for an iterator."""
+
+    frame: int
+    code: CodeType
+    offset: int
+
+
+def loop_start() -> LoopStart:
+    """Return the instruction of the caller's caller."""
+    frame = sys._getframe(2)  # beyond the method that was asked for an iterator
+    return LoopStart(id(frame), frame.f_code, frame.f_lasti)
+
+
+def refuse_misuse(iterator: object, loop: ItemLoop, start: LoopStart) -> None:
+    """Refuse, before the first item, what takes all items before the body runs, and what counts them.
+
+    Inside of a step both are harmless: the whole loop lands or fails with the step.
+    """
+    if loop.inside:
+        return
+    caller = sys._getframe(2)
+    here = LoopStart(id(caller), caller.f_code, caller.f_lasti)
+    # A loop statement asks for the iterator in one instruction, and for each item in another one.
+    if here == start or _only_collects(caller):
+        raise WrongType(
+            "this takes all items of run.each(...) at once: each would count as done before any work on it is done",
+            hint="do the work in the loop: `for item in run.each(items): ...`",
+        )
     from opcode import opname
 
-    caller = sys._getframe(2)  # beyond the method that was asked for an iterator
-    return opname[caller.f_code.co_code[caller.f_lasti]] in _CALLS
+    if opname[start.code.co_code[start.offset]] in _CALLS:
+        _refuse_counting(iterator)
 
 
-def refuse_counting(iterator: object) -> None:
+def _only_collects(caller: FrameType) -> bool:
+    """Return whether the instruction is the loop of a comprehension that calls nothing: `[x for x in run.each(xs)]`."""
+    from opcode import opname
+
+    code = caller.f_code.co_code
+    names = (opname[code[at]] for at in range(caller.f_lasti + 2, len(code), 2))
+    return next((name for name in names if not name.startswith(_PASSING)), "") in _COLLECTS
+
+
+def _refuse_counting(iterator: object) -> None:
     """Refuse `enumerate(run.each(...))` and `zip`: after a resume they would count from the first unfinished item."""
     holders = gc.get_referrers(iterator)
     holders += [holder for one in holders if type(one) is tuple for holder in gc.get_referrers(one)]

@@ -280,7 +280,7 @@ MUTANTS = (
         "enumerate-allowed",
         "enumerate counts from the first item not done after a resume",
         "conformance/test_loop_positions.py::test_positions_that_a_resume_would_count_wrong_are_refused",
-        "perdure.run.item:refuse_counting",
+        "perdure.run.item:_refuse_counting",
         ("isinstance(holder, _COUNTERS)", "False"),
     ),
     mutant(

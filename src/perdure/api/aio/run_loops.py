@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 from perdure.kernel.protocol import drive_async
 from perdure.presence.workspace.open_folder import next_item
-from perdure.run.item import END, ItemLoop, is_handed_on, refuse_counting
+from perdure.run.item import END, ItemLoop, LoopStart, loop_start, refuse_misuse
 
 R = TypeVar("R")
 
@@ -19,23 +19,23 @@ class AsyncEach(Generic[R]):
 
     def __aiter__(self) -> _AsyncItemIterator[R]:
         # A separate object that only the loop statement holds: a variable or a traceback may keep this one alive.
-        return _AsyncItemIterator(self._loop, is_handed_on())
+        return _AsyncItemIterator(self._loop, loop_start())
 
 
 class _AsyncItemIterator(Generic[R]):
     """The iterator of one loop."""
 
-    def __init__(self, loop: ItemLoop, handed_on: bool) -> None:
+    def __init__(self, loop: ItemLoop, start: LoopStart) -> None:
         self._loop = loop
-        self._unchecked = handed_on
+        self._start: LoopStart | None = start  # None once it is checked
 
     def __aiter__(self) -> _AsyncItemIterator[R]:
         return self
 
     async def __anext__(self) -> R:
-        if self._unchecked:
-            refuse_counting(self)
-            self._unchecked = False
+        if self._start is not None:
+            refuse_misuse(self, self._loop, self._start)
+            self._start = None
         value = await drive_async(self._loop.run.store, next_item(self._loop))
         if value is END:
             raise StopAsyncIteration
