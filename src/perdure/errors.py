@@ -94,7 +94,8 @@
     │   ├── AgentNotFound            PD804  the store has no agent of that name
     │   ├── ExportDamaged            PD805  the export file has changed since it was written
     │   ├── WrongPassphrase          PD806  the passphrase does not open the private key
-    │   └── ExportUnsigned           PD807  the export file has no signature of its agent
+    │   ├── ExportUnsigned           PD807  the export file has no signature of its agent
+    │   └── ExportFolderNotFound     PD808  the folder of the export does not exist
     ├── PlaybookProblem              playbooks and their plays
     │   ├── PlaybookNotFound         PD701  no playbook, version or lesson has that name
     │   └── PlaybookFailed           PD702  the answer of the strongest tier was refused
@@ -830,6 +831,13 @@ class ExportUnsigned(AgentProblem):
         "export the agent on the machine that has its key, which signs the file; "
         "if you know who wrote it: accept_unsigned=True, or `perdure import FILE --accept-unsigned`"
     )
+
+
+class ExportFolderNotFound(AgentProblem, FileNotFoundError):
+    """The folder for the export file does not exist; nothing was written."""
+
+    code = "PD808"
+    hint = "create the folder first: perdure creates only the file"
 
 
 class PlaybookProblem(PerdureError):

@@ -21,7 +21,7 @@ from pydantic import BaseModel
 
 from perdure import Agent
 from perdure.adapters.langgraph import PerdureSaver
-from perdure.errors import CorruptValue, NotStorable, ThreadConflict, ThreadDeleted, UnknownType
+from perdure.errors import CorruptValue, ForeignThread, NotStorable, ThreadConflict, ThreadDeleted, UnknownType
 from perdure.journal import rebuild, trees
 from perdure.journal.object_gc import collect
 from perdure.journal.verify import verify
@@ -316,6 +316,18 @@ def test_values_come_back_exactly_or_are_refused_with_the_way_out(store_url: str
     with PerdureSaver(store_url, allow=[Seat]) as saver:
         where = put(saver, config("t"), {"seat": Seat(4)})
         assert values(saver, where) == {"seat": Seat(4)}
+
+
+def test_the_messages_of_a_saved_thread_are_read_like_those_of_a_conversation(store_url: str) -> None:
+    said = [HumanMessage("Book a flight", id="1"), AIMessage("Done.", id="2")]
+    with PerdureSaver(store_url) as saver:
+        put(saver, config("lg"), {"messages": said})
+        put(saver, config("other"), {"page": 3})
+        agent = Agent("langgraph", store=store_url)
+        assert agent.thread("lg").messages == agent.thread("lg").raw == said
+        with pytest.raises(ForeignThread, match=r"agent\.threads\.state\('other'\)"):
+            _ = agent.thread("other").messages
+        assert agent.thread("new").messages == []
 
 
 @pytest.mark.parametrize("name", ["os.system", "subprocess.Popen", f"{__name__}.Unlisted"])

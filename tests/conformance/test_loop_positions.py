@@ -45,7 +45,7 @@ async def test_the_asynchronous_loop_has_positions_too(file_url: str) -> None:
     async with AsyncAgent("a", store=file_url) as agent, agent.run("r") as run:
         seen = []
         async for pair in run.each("ab", index=True):
-            seen.append(pair)  # noqa: PERF401
+            seen.append(pair)
         assert seen == [(0, "a"), (1, "b")]
 
 

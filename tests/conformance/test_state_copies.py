@@ -24,8 +24,10 @@ def test_a_change_of_a_copy_is_told(store_url: str, value: Any) -> None:
             run.state["seen"] = value
             run.state["seen"].clear()
 
-    with pytest.warns(StateNotSaved, match=r"run\.state\['seen'\], read at .*test_state_copies\.py:\d+, was"):
+    with pytest.warns(StateNotSaved, match=r"run\.state\['seen'\], read at .*test_state_copies\.py:\d+, was") as told:
         work()
+    [warning] = told
+    assert (warning.filename, warning.lineno) == (__file__, work.__code__.co_firstlineno + 3)
     assert agent.runs.get("r").state == {"seen": value}
 
 

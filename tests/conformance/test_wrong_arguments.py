@@ -40,6 +40,10 @@ CALLS: dict[str, Callable[[Agent], Any]] = {
     "limit of a list": lambda agent: agent.runs.list(limit="3"),  # type: ignore[arg-type]
     "id of a thread": lambda agent: agent.threads.delete(5),  # type: ignore[arg-type]
     "id of a run": lambda agent: agent.run(5),  # type: ignore[arg-type]
+    "folder of a workspace": lambda agent: agent.workspace(5),  # type: ignore[arg-type]
+    "kind of events": lambda agent: agent.events.read(kind=5),  # type: ignore[arg-type]
+    "time of a state": lambda agent: agent.state.at("x"),  # type: ignore[arg-type]
+    "time of a revert": lambda agent: agent.state.revert("x"),  # type: ignore[arg-type]
     "id of a task's run": lambda agent: agent.task(lambda order: order).start(7),  # type: ignore[arg-type]
 }
 
@@ -70,6 +74,34 @@ def test_a_wrong_type_in_a_run_is_refused_and_the_run_goes_on(file_url: str, tol
             IN_A_RUN[told](run)
         assert isinstance(caught.value, PerdureError)
         run.result = "went on"
+
+
+def test_an_export_into_a_missing_folder_says_which_and_what_to_do(file_url: str, tmp_path: Path) -> None:
+    agent = agent_at(file_url)
+    agent.state.set("ns", "k", 1)
+    with pytest.raises(FileNotFoundError, match="nowhere") as caught:
+        agent.export(tmp_path / "nowhere" / "x.perdure")
+    assert isinstance(caught.value, PerdureError) and "create the folder" in caught.value.hint
+
+
+def test_what_a_dict_has_and_the_state_of_a_run_has_not_is_refused_with_a_hint(file_url: str) -> None:
+    with agent_at(file_url).run("r") as run:
+        for call in (lambda: run.state.update(), lambda: run.state.update(key=1), lambda: run.state.update("k", k=1)):
+            with pytest.raises(TypeError, match="a key and a function") as caught:
+                call()  # type: ignore[no-untyped-call]
+            assert isinstance(caught.value, PerdureError)
+        with pytest.raises(AttributeError, match="del run.state"):
+            run.state.pop("k")  # type: ignore[attr-defined]
+
+
+def test_the_state_of_a_run_takes_keywords_and_defaults(store_url: str) -> None:
+    agent = agent_at(store_url)
+    for _ in range(2):  # the second time it is replayed
+        with agent.run("r") as run:
+            run.state.update(city="NYC", nights=3)
+            run.state.update({"city": "LGA"}, seats=1)
+            assert run.state.setdefault("city", "Newark") == "LGA" and run.state.setdefault("pets") is None
+    assert agent.runs.get("r").state == {"city": "LGA", "nights": 3, "seats": 1, "pets": None}
 
 
 WRITTEN: dict[str, Callable[[Agent, Any], Any]] = {

@@ -311,6 +311,16 @@ def resume_program(path: Path, run_id: str) -> Any:
         agent.close()
 
 
+def test_answer_alone_lists_the_open_questions(cli: Cli) -> None:
+    asked = cli.json("answer")
+    assert asked and all(one["text"] and one["run"] for one in asked)
+    header, *lines = cli("answer").splitlines()
+    assert header.split("  ")[0] == "AGENT" and len(lines) == len(asked)
+    assert all("perdure answer " in line for line in lines)
+    assert cli("answer", "--agent", "nobody") == "no open questions\n"
+    cli("answer", "--yes", code=2)
+
+
 @pytest.mark.parametrize("run_id", ["waiting", "in-doubt"])
 def test_done_gives_the_result(cli: Cli, run_id: str) -> None:
     told = cli("answer", run_id, "--done", '{"booking": "AB12"}', "--by", "ann")

@@ -57,6 +57,16 @@ def test_a_store_that_was_put_back_can_be_read_and_not_written(rolled_back: Path
             pass
 
 
+def test_adopt_accepts_lost_entries_and_does_not_say_that_there_was_nothing(
+    rolled_back: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from perdure.cli.main import main
+
+    assert main(["adopt", "--store", str(rolled_back)]) == 0
+    told = capsys.readouterr().out
+    assert "programs can continue" in told and "nothing to adopt" not in told
+
+
 def test_a_rolled_back_store_is_refused_again_by_sync_and_async_agents(rolled_back: Path) -> None:
     import asyncio
 

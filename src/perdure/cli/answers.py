@@ -1,13 +1,16 @@
-"""`perdure answer RUN` and `perdure send RUN NAME`: answers and events for runs."""
+"""`perdure answer [RUN]` and `perdure send RUN NAME`: answers and events for runs."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Any
 
 import click
+import msgspec
 
-from perdure.cli.output import CommandOutput, clean, format_value
+from perdure.cli.completion_values import complete_runs
+from perdure.cli.output import CommandOutput, clean, format_age, format_value
 from perdure.cli.store_option import (
     add_common_options,
     agent_option,
@@ -19,10 +22,12 @@ from perdure.cli.store_option import (
 )
 from perdure.kernel.protocol import drive_sync
 from perdure.run.answers import RunAnswer, find_current_user, give_answer, send_event
+from perdure.run.inbox import InboxQuestion, list_inbox
+from perdure.values.clock import moment
 
 
 @click.command()
-@run_argument
+@click.argument("run", required=False, shell_complete=complete_runs)
 @click.argument("value", required=False)
 @click.option("--yes", is_flag=True, help="Approve.")
 @click.option("--no", is_flag=True, help="Do not approve.")
@@ -35,7 +40,7 @@ from perdure.run.answers import RunAnswer, find_current_user, give_answer, send_
 @agent_option
 @add_common_options
 def answer(
-    run: str,
+    run: str | None,
     value: str | None,
     yes: bool,
     no: bool,
@@ -51,9 +56,13 @@ def answer(
 ) -> int:
     """Answer a question of a run, or resolve an effect in doubt.
 
-    VALUE is JSON, else plain text. The first answer counts. A waiting process continues at once; otherwise start the
-    program again.
+    Without RUN, list the open questions. VALUE is JSON, else plain text. The first answer counts. A waiting process
+    continues at once; otherwise start the program again.
     """
+    if run is None:
+        if yes or no or retry or fail or any(option is not None for option in (question, done, key, by)):
+            raise click.UsageError("say which RUN; `perdure answer` alone lists the open questions")
+        return _list_open_questions(CommandOutput(as_json), agent, url)
     given = _parse_answer(value, yes, no, done, retry, fail)
     located = url_of(url)
     with open_existing_store(located) as store:
@@ -74,6 +83,25 @@ def answer(
         goes_on = "A worker continues the run." if for_workers else "Start the program again to continue the run."
         out.line("The run continues." if found.holder else goes_on)
     return 0
+
+
+def _list_open_questions(out: CommandOutput, agent: str | None, url: str | None) -> int:
+    """Print what a person can answer, oldest first, with the command that answers."""
+    with open_existing_store(url) as store:
+        questions, now = sorted(list_inbox(store, agent or ""), key=lambda one: one.asked_at), store.clock.wall_ms()
+    if out.as_json:
+        out.json([{**msgspec.structs.asdict(one), "asked_at": moment(one.asked_at).isoformat()} for one in questions])
+    elif not questions:
+        out.line("no open questions")
+    else:
+        rows = [(clean(one.agent), format_age(one.asked_at, now), clean(one.text), _command(one)) for one in questions]
+        out.table(("AGENT", "ASKED", "QUESTION", "ANSWER WITH"), rows)
+    return 0
+
+
+def _command(question: InboxQuestion) -> str:
+    ways = {"approve": "--yes | --no", "in_doubt": "--done JSON | --retry | --fail"}
+    return clean(f"perdure answer {shlex.quote(question.run)} {ways.get(question.kind, 'VALUE')}")
 
 
 @click.command()

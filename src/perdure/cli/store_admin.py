@@ -237,7 +237,7 @@ def adopt(accept_damage: bool, url: str | None, as_json: bool) -> int:
         out.line("programs can continue; effects that the lost entries may contain are in doubt")
     if moved:
         out.line(clean(f"adopted {path}; do not start programs on the other copy any more"))
-    else:
+    elif not lost:
         out.line(clean(f"{path} has not moved: there is nothing to adopt"))
     return 1 if damage else 0
 

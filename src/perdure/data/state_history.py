@@ -42,6 +42,16 @@ class _ReadBounds(msgspec.Struct, frozen=True):
     seen: int
 
 
+def check_state_time(when: StateTime, call: str) -> StateTime:
+    """Refuse what is neither a time nor a number of changes, naming the public call."""
+    if isinstance(when, int | datetime):
+        return when
+    raise WrongType(
+        f"agent.state.{call}({when!r}): must be a datetime or a number of changes, not {type(when).__name__}",
+        hint="a time: datetime.now(UTC); a number: agent.state.revision(namespace)",
+    )
+
+
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
@@ -138,6 +148,7 @@ def _milliseconds(when: datetime, call: str) -> int:
 
 def revert(engine: Engine, to: StateTime, space: str | None) -> Protocol[int]:
     """Restore a namespace, or all of them, as a new change. Returns how many keys changed."""
+    check_state_time(to, "revert")
     for _ in range(_TRIES):
         own = {ask.place for ask in changes_in(list_buffered_writes(engine.store))}
         asks, unchanged = yield Read(_plan_revert, (engine, to, space, own))

@@ -6,7 +6,6 @@ request is made, and given back if no answer is recorded: a retry of the SDK is 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -15,6 +14,7 @@ from typing import Any
 from perdure.adapters.call_policy import STEP, AdapterCall, find_recorded, make_body, perform_call
 from perdure.adapters.recorded_answers import report_answer
 from perdure.errors import Diverged, ReplayDiffers
+from perdure.kernel.program_line import calling_place, warn_at
 from perdure.kernel.protocol import Protocol, drive_sync
 from perdure.kernel.scope import Frame
 from perdure.run.core import RunCore, core_of
@@ -101,7 +101,7 @@ class CapturedCall:
             )
         if on_mismatch == "force":
             return other
-        warnings.warn(f"{text}: it is made and paid", ReplayDiffers, stacklevel=2)
+        warn_at(calling_place(), ReplayDiffers(f"{text}: it is made and paid"))
         return None
 
     def read(self) -> Protocol[dict[str, Any]]:

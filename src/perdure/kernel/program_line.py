@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from types import FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _SERVER = os.path.join(_OURS, "server", "")
@@ -14,6 +15,10 @@ _PYTHONS = os.path.dirname(os.path.abspath(os.__file__)) + os.sep  # not sysconf
 _INSTALLED = os.sep + "site-packages" + os.sep
 
 SHOWN_CHARACTERS_MAX = 300
+
+
+_WARNED: dict[Any, Any] = {}
+"""What Python's filters have shown already, so that "once" and "default" hold."""
 
 
 class Place(NamedTuple):
@@ -31,6 +36,14 @@ def calling_place() -> Place | None:
             return None  # the program is on the other side of a request
         frame = frame.f_back
     return None if frame is None else Place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def warn_at(place: Place | None, warning: Warning) -> None:
+    """Warn with a line of the user's program as the place, not one of ours."""
+    if place is None:
+        warnings.warn(warning, stacklevel=3)
+    else:
+        warnings.warn_explicit(warning, type(warning), place.path, place.line, registry=_WARNED)
 
 
 def line_of(place: Place) -> str:

@@ -78,7 +78,7 @@ class ItemLoop:
     @property
     def inside(self) -> bool:
         """Whether the loop is in a step or an effect."""
-        return self._outer.inside
+        return bool(self._outer.inside)
 
     def finish(self) -> Protocol[Sequence[r.RunWrite]]:
         """Complete the open item, if there is one; returns what landed with it."""

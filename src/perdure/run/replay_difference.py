@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from perdure import records as r
 from perdure.errors import Diverged, ReplayDiffers, RunFinished
-from perdure.kernel.program_line import find_calling_line, format_value
+from perdure.kernel.program_line import calling_place, find_calling_line, format_value, warn_at
 
 if TYPE_CHECKING:
     from perdure.run.core import RunCore
@@ -37,5 +36,5 @@ def handle_difference(
     if (what, line) not in run.differences:
         run.differences.add((what, line))
         run.account.note(r.ReplayDiffered(what, line))
-        warnings.warn(ReplayDiffers(f"{text}; the recorded value stays"), stacklevel=2)
+        warn_at(calling_place(), ReplayDiffers(f"{text}; the recorded value stays"))
     return True

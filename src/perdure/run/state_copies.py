@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from perdure.errors import PerdureError, StateNotSaved
-from perdure.kernel.program_line import Place, calling_place, line_of
+from perdure.kernel.program_line import Place, calling_place, line_of, warn_at
 from perdure.run.core import RunCore
 from perdure.values import codec
 
@@ -71,7 +70,7 @@ def _compare(what: str, copy: StateCopy, stored: Any) -> None:
         f"{what}, read{where}, was changed in place: that changes a copy, and is not saved "
         f"(write it back: {what} = value; or copy it first, if only the copy is meant)"
     )
-    warnings.warn(StateNotSaved(text), stacklevel=2)
+    warn_at(copy.at, StateNotSaved(text))
 
 
 def _are_same(one: Any, other: Any) -> bool:

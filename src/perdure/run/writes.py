@@ -102,9 +102,11 @@ def record_value(run: RunCore, key: str, make: Callable[[], Protocol[Any]]) -> P
     return value
 
 
-def call_once(make: Callable[..., T], *args: Any) -> Protocol[T]:
-    """Return what a function returns, for `record_value`."""
+def call_once(run: RunCore, make: Callable[..., T], *args: Any) -> Protocol[T]:
+    """Return what a function returns, for `record_value`. A finished run records nothing new, so it is refused."""
     yield from ()
+    if run.finished:
+        run.check_open()
     return make(*args)
 
 
@@ -245,6 +247,10 @@ def _frames(run: RunCore) -> list[Frame]:
     return frames
 
 
+_MISSING_METHODS = dict.fromkeys(("pop", "popitem", "clear"), "del run.state[key] deletes a key")
+"""What a dict has and `run.state` has not."""
+
+
 class StateReader(Mapping[str, Any], KnownAttributes):
     """Reads `run.state`. Every value is a fresh copy: to change it, set it."""
 
@@ -275,7 +281,8 @@ class StateReader(Mapping[str, Any], KnownAttributes):
         return f"{type(self).__name__}({dict(self)!r})"
 
     def _unknown(self, name: str) -> UnknownAttribute:
-        return UnknownAttribute(f"run.state has no attribute {name!r}", hint=f"set a key: run.state[{name!r}] = ...")
+        hint = _MISSING_METHODS.get(name, f"set a key: run.state[{name!r}] = ...")
+        return UnknownAttribute(f"run.state has no attribute {name!r}", hint=hint)
 
 
 class MessageReader(Sequence[Any], KnownAttributes):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure import records as r
-from perdure.errors import AgentExists, AgentNotFound, WrongValue
+from perdure.errors import AgentExists, AgentNotFound, ExportFolderNotFound, WrongValue
 from perdure.journal import archive as archiving
 from perdure.journal.append import Append, StreamHead
 from perdure.journal.departures import departure, refuse_departed
@@ -136,7 +136,7 @@ def _refuse_to_overwrite(path: str) -> None:
     if os.path.lexists(path):
         raise FileExistsError(errno.EEXIST, "the file exists, and an export never overwrites", path)
     if not os.path.isdir(os.path.dirname(path)):
-        raise FileNotFoundError(errno.ENOENT, "no such folder", os.path.dirname(path))
+        raise ExportFolderNotFound(f"there is no folder {os.path.dirname(path)}")
 
 
 @contextmanager

@@ -80,7 +80,7 @@ MUTANTS = (
         "a turn is added to a thread that LangGraph continues",
         CHAT + "test_threads_of_langgraph_are_foreign",
         "perdure.work.threads.conversations:refuse_foreign",
-        ("engine.is_known()", "False"),
+        ("is_foreign(engine, thread)", "False"),
     ),
     mutant(
         "a-deleted-turn-keeps-its-content",

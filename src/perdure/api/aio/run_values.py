@@ -20,23 +20,25 @@ class AsyncRunValues:
     __slots__ = ()
 
     async def now(self) -> datetime:
-        """Return the time, in UTC. A resumed run gets the recorded time.
+        """Return the time, in UTC. A resumed run gets the recorded time, and a finished one records no new one.
 
         >>> booked_at = await run.now()
         """
         milliseconds: int = await self._do(
-            record_value(self._core, "now", partial(call_once, self._core.clock.wall_ms))
+            record_value(self._core, "now", partial(call_once, self._core, self._core.clock.wall_ms))
         )
         return moment(milliseconds)
 
     async def random(self) -> float:
         """Return a random number from 0 up to 1. A resumed run gets the recorded number."""
-        number: float = await self._do(record_value(self._core, "random", partial(call_once, _fraction, self._core)))
+        number: float = await self._do(
+            record_value(self._core, "random", partial(call_once, self._core, _fraction, self._core))
+        )
         return number
 
     async def uuid(self) -> UUID:
         """Return a random UUID. A resumed run gets the recorded one."""
-        made: UUID = await self._do(record_value(self._core, "uuid", partial(call_once, _uuid, self._core)))
+        made: UUID = await self._do(record_value(self._core, "uuid", partial(call_once, self._core, _uuid, self._core)))
         return made
 
     if TYPE_CHECKING:

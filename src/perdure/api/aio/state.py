@@ -158,7 +158,7 @@ class AsyncStateAt(AsyncFacade):
 
     def __init__(self, engine: Engine, when: StateTime) -> None:
         super().__init__(engine)
-        self._when = when
+        self._when = state_history.check_state_time(when, "at")
 
     async def get(self, ns: str, key: str, default: Any = None) -> Any:
         """Return the value that a key had, or `default` if it did not exist."""

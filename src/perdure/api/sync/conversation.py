@@ -147,7 +147,10 @@ class Thread(Facade):
 
     @property
     def messages(self) -> builtins.list[Any]:
-        """The conversation. Of a turn that failed or was given up: the user's message, and what changed the world."""
+        """The conversation. Of a turn that failed or was given up: the user's message, and what changed the world.
+
+        Of a thread that a framework has saved: the messages in its newest checkpoint.
+        """
         return block(self._engine.store, read_protocol(history.messages_of, self._engine, self.id))
 
     @property

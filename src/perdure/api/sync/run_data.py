@@ -33,27 +33,38 @@ class State(StateReader):
             raise KeyError(key)
         drive_sync(self._run.store, write(self._run, WriteOp.DELETE, key, None, f"state[{key!r}]"))
 
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """Return the value of a key. If it does not exist, set it to `default` first. The value is a copy."""
+        if key not in self:
+            self.set(key, default)
+        return self[key]
+
     @overload
     def update(self, key: str, fn: Callable[[Any], Any]) -> Any: ...
 
     @overload
-    def update(self, key: Mapping[str, Any]) -> None: ...
+    def update(self, key: Mapping[str, Any] = ..., **values: Any) -> None: ...
 
-    def update(self, key: str | Mapping[str, Any], fn: Callable[[Any], Any] | None = None) -> Any:
+    def update(
+        self, key: str | Mapping[str, Any] | None = None, fn: Callable[[Any], Any] | None = None, **values: Any
+    ) -> Any:
         """Set a key to `fn(value)` and return the new value. `fn` gets None if the key does not exist.
 
-        With a mapping alone, set all of its keys, one after the other. `fn` must not write. In a resumed run it
+        With a mapping or keywords, set all of their keys, one after the other. `fn` must not write. In a resumed run it
         must return the recorded value again, or `Diverged` is raised.
 
         >>> run.state.update("seen", lambda seen: [*(seen or []), url])
         >>> run.state.update({"city": "NYC", "nights": 3})
         """
-        if isinstance(key, Mapping) and fn is None:
-            for name, value in key.items():
+        if fn is None and (isinstance(key, Mapping) or (key is None and values)):
+            for name, value in {**(key or {}), **values}.items():
                 self.set(name, value)
             return None
-        if isinstance(key, Mapping) or fn is None:
-            raise WrongType("update takes a key and a function, or a mapping alone")
+        if not isinstance(key, str) or fn is None or values:
+            raise WrongType(
+                "update takes a key and a function, or a mapping",
+                hint="run.state.update('seen', add_one), or run.state.update({'city': 'NYC'})",
+            )
         return drive_sync(self._run.store, update(self._run, key, fn))
 
     def incr(self, key: str, by: float = 1) -> Any:

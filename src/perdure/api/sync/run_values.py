@@ -21,21 +21,25 @@ class RunValues:
     __slots__ = ()
 
     def now(self) -> datetime:
-        """Return the time, in UTC. A resumed run gets the recorded time.
+        """Return the time, in UTC. A resumed run gets the recorded time, and a finished one records no new one.
 
         >>> booked_at = run.now()
         """
-        milliseconds: int = self._do(record_value(self._core, "now", partial(call_once, self._core.clock.wall_ms)))
+        milliseconds: int = self._do(
+            record_value(self._core, "now", partial(call_once, self._core, self._core.clock.wall_ms))
+        )
         return moment(milliseconds)
 
     def random(self) -> float:
         """Return a random number from 0 up to 1. A resumed run gets the recorded number."""
-        number: float = self._do(record_value(self._core, "random", partial(call_once, _fraction, self._core)))
+        number: float = self._do(
+            record_value(self._core, "random", partial(call_once, self._core, _fraction, self._core))
+        )
         return number
 
     def uuid(self) -> UUID:
         """Return a random UUID. A resumed run gets the recorded one."""
-        made: UUID = self._do(record_value(self._core, "uuid", partial(call_once, _uuid, self._core)))
+        made: UUID = self._do(record_value(self._core, "uuid", partial(call_once, self._core, _uuid, self._core)))
         return made
 
     if TYPE_CHECKING:

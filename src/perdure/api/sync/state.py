@@ -155,7 +155,7 @@ class StateAt(Facade):
 
     def __init__(self, engine: Engine, when: StateTime) -> None:
         super().__init__(engine)
-        self._when = when
+        self._when = state_history.check_state_time(when, "at")
 
     def get(self, ns: str, key: str, default: Any = None) -> Any:
         """Return the value that a key had, or `default` if it did not exist."""

@@ -87,7 +87,11 @@ def make_query(
     typed: bool = True,
 ) -> EventQuery:
     """Check the arguments of a query at the call."""
-    wanted = () if kind is None else [kind] if isinstance(kind, str | type) else list(kind)
+    wanted = () if kind is None else [kind] if isinstance(kind, str | type) else kind
+    if not isinstance(wanted, Iterable):
+        raise WrongType(
+            f"kind={kind!r}: must be the name of a kind, its class, or a list of these", hint='for example kind="SEEN"'
+        )
     for name, count in (("limit", limit), ("last", last)):
         if count is not None and (type(count) is not int or not 0 <= count <= NUMBER_MAX):
             raise WrongValue(f"{name}={count!r}: must be an int from 0 to {NUMBER_MAX}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure import records as r
-from perdure.errors import PerdureError, WorkspaceNotFound, WorkspaceReadOnly
+from perdure.errors import PerdureError, WorkspaceNotFound, WorkspaceReadOnly, WrongType
 from perdure.kernel.agent_write import enclosing_buffer
 from perdure.kernel.protocol import Protocol, Read
 from perdure.presence.handoff import progress
@@ -65,6 +65,8 @@ def find_nearest() -> str | None:
 
 def resolve_folder(path: str | os.PathLike[str] | None = None) -> str:
     """Return the named folder, or the nearest workspace."""
+    if path is not None and not isinstance(path, str | os.PathLike):
+        raise WrongType(f"path={path!r} must be a folder's path", hint='for example agent.workspace("~/travel")')
     found = os.fspath(path) if path is not None else find_nearest()
     if found is None:
         raise WorkspaceNotFound(f"neither {os.getcwd()} nor a folder above it is a workspace")

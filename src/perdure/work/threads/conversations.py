@@ -221,9 +221,16 @@ def _keys_in(engine: Engine, space: str) -> list[str]:
     return [key for key, *_ in engine.store.read("agent_state_page", (engine.stream, space, now, "", 0, 1 << 60))]
 
 
+def is_foreign(engine: Engine, thread: str) -> bool:
+    """Whether a framework has saved the thread."""
+    return engine.is_known() and bool(
+        engine.store.read("thread_checkpoints_page", (engine.stream, thread, "", 1, "", 1))
+    )
+
+
 def refuse_foreign(engine: Engine, thread: str) -> None:
     """A thread that a framework has saved is continued by that framework."""
-    if engine.is_known() and engine.store.read("thread_checkpoints_page", (engine.stream, thread, "", 1, "", 1)):
+    if is_foreign(engine, thread):
         raise ForeignThread(f"thread {thread!r} of agent {engine.name!r} was saved by {framework_of(engine, thread)}")
 
 

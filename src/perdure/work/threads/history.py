@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure import records as r
-from perdure.errors import RunBusy, TurnUnfinished
+from perdure.errors import ForeignThread, RunBusy, TurnUnfinished
 from perdure.journal import objects
 from perdure.journal.lineage import events_of
 from perdure.kernel.program_line import format_call, format_value
@@ -20,7 +20,8 @@ from perdure.run.ledger import Ledger
 from perdure.run.listing import RunSummary, summary_of
 from perdure.store.rows import require_run_row
 from perdure.values.clock import moment
-from perdure.work.threads.conversations import ThreadIndex, read_index, run_id_of
+from perdure.work.threads.conversations import ThreadIndex, is_foreign, read_index, run_id_of
+from perdure.work.threads.trails import framework_of
 
 if TYPE_CHECKING:
     from perdure.kernel.engine import Engine
@@ -75,11 +76,26 @@ def _open_turn_run(engine: Engine, run: str) -> tuple[RunSummary, Ledger]:
 def messages_of(engine: Engine, thread: str, *, raw: bool = False) -> list[Any]:
     """Return the messages of a thread; with `raw`, also those of turns that were given up."""
     index = read_index(engine, thread)
+    if not index.known and is_foreign(engine, thread):
+        return _foreign_messages(engine, thread)
     return [
         objects.unpack(engine.store, value)
         for number in range(index.first, index.turns + 1)
         for _, value in read_turn(engine, index, number, raw=raw).messages
     ]
+
+
+def _foreign_messages(engine: Engine, thread: str) -> list[Any]:
+    """Return the messages that a framework has saved."""
+    from perdure.work.threads import listing
+
+    found = listing.state(engine, thread).get("messages")
+    if isinstance(found, list):
+        return found
+    raise ForeignThread(
+        f"thread {thread!r} was saved by {framework_of(engine, thread)}, without a list of messages",
+        hint=f"agent.threads.state({thread!r}) reads what it has saved",
+    )
 
 
 def read_turn(engine: Engine, index: ThreadIndex, number: int, *, raw: bool = False) -> TurnMessages:
@@ -197,5 +213,8 @@ def require_quiet(engine: Engine, thread: str) -> Protocol[ThreadIndex]:
     if last is not None and last.busy:
         raise RunBusy(f"turn {last.number} of thread {thread!r} is open in {last.run.holder}")
     if last is not None and last.doubtful and not last.run.status.over:
-        raise TurnUnfinished(f"turn {last.number} of thread {thread!r} is in doubt")
+        raise TurnUnfinished(
+            f"turn {last.number} of thread {thread!r} is in doubt, or asks a person",
+            hint=f"answer it first: `perdure show {last.run.id}` prints the question, and how to answer",
+        )
     return index

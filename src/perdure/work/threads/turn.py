@@ -350,7 +350,8 @@ def choose_request_id(engine: Engine) -> Protocol[str]:
     frame = current_frame()
     if frame is None or frame.run.store is not engine.store:
         return engine.clock.key()
-    chosen: str = yield from record_value(core_of(frame), "message id", partial(call_once, engine.clock.key))
+    run = core_of(frame)
+    chosen: str = yield from record_value(run, "message id", partial(call_once, run, engine.clock.key))
     return chosen
 
 
