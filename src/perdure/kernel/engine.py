@@ -264,6 +264,10 @@ class Engine:
                 for callback in self.before_close:
                     callback()
                 self._place.seal()
+        self.leave()
+
+    def leave(self) -> None:
+        """Release the store as it is: an engine that has written nothing signs nothing of the others."""
         with self._lock:
             place, self._place = self._place, None
             self.__dict__.pop("_known", None)

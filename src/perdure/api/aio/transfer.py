@@ -104,7 +104,7 @@ class AsyncAgentTransfer(AsyncFacade):
             done = True
         finally:
             if not done:
-                agent._engine.close()
+                agent._engine.leave()
         return agent
 
     async def retire(self, reason: str = "") -> None:

@@ -98,7 +98,7 @@ class AgentTransfer(Facade):
             done = True
         finally:
             if not done:
-                agent._engine.close()
+                agent._engine.leave()
         return agent
 
     def retire(self, reason: str = "") -> None:
