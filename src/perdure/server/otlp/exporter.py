@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 
 from perdure.errors import PerdureError
 from perdure.records import RunStatus
-from perdure.run.listing import NEWEST, RunSummary, list_runs, summary_of
+from perdure.run.listing import NEWEST, RunSummary, list_runs, require_run, summary_of
 from perdure.run.window import last_entry, read_window
 from perdure.server.otlp.sender import SpanSender
 from perdure.server.otlp.spans import RunOrigin, spans_of
@@ -20,12 +22,14 @@ from perdure.values.clock import SYSTEM_CLOCK
 from perdure.values.log import warn
 
 LOOK_SECONDS = 1.0
-OVERLAP_MS = 60_000
+REST = 9
+"""A look is followed by so many times its duration of rest, so that looking takes a tenth of a core at most."""
+OVERLAP_MS = 10_000
 """Runs that changed so long before the last look are looked at again: clocks of machines differ."""
 ENTRIES_MAX = 10_000
 """The newest entries of a run that become spans."""
 PAGE = 200
-KNOWN_MAX = 2_000
+KNOWN_MAX = 10_000
 """Runs whose sent spans are remembered, and runs that are watched until they stop."""
 
 RunPlace = tuple[str, int]
@@ -46,6 +50,8 @@ class TraceExporter:
         self._sent: OrderedDict[RunPlace, set[str]] = OrderedDict()
         self._moving: OrderedDict[RunPlace, None] = OrderedDict()
         """Runs that have not stopped. A crash does not change the row of a run."""
+        self._lock = threading.Lock()
+        """A look that was cancelled still ends in its thread."""
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -73,9 +79,12 @@ class TraceExporter:
         await asyncio.to_thread(self._sender.stop)
 
     async def _watch(self, sender: SpanSender) -> None:
+        took = 0.0
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(max(LOOK_SECONDS, REST * took))
+            began = time.monotonic()
             await self._look(sender)
+            took = time.monotonic() - began
 
     async def _look(self, sender: SpanSender) -> None:
         with self._tenants.using():
@@ -86,6 +95,10 @@ class TraceExporter:
                     warn("traces: %s", error.message)
 
     def _export(self, store: Store, sender: SpanSender) -> None:
+        with self._lock:
+            self._export_changed(store, sender)
+
+    def _export_changed(self, store: Store, sender: SpanSender) -> None:
         for run in self._changed(store):
             place = (store.identity, run.stream)
             if run.holder or run.status == RunStatus.RUNNING:
@@ -117,7 +130,7 @@ class TraceExporter:
         mark = f"{run.status} {run.changed_at}"
         if done is not None and mark in done:
             return
-        [row] = [RunRow(*columns) for columns in store.read("run_in", (run.stream,))]
+        row = require_run(store, run.agent, run.id)
         first = max(1, last_entry(store, row) - ENTRIES_MAX + 1)
         window = read_window(store, row, first, ENTRIES_MAX)
         spans = spans_of(RunOrigin(store.identity, run.agent, run.id), window.entries, run.status.value)
