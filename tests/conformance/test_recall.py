@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perdure import Agent
-from perdure.memory.recall import candidates, draw
+from perdure.memory.recall import candidate_sources, candidates
 from perdure.memory.recall.embedders import FunctionEmbedder
 
 TOWNS = "Porto Lisbon Oslo Rome Paris Turin Bern Kyiv Cork Graz Lund Ghent".split()
@@ -83,9 +83,9 @@ def test_what_passes_a_filter_is_found_however_many_better_ones_do_not(
         (candidates, "RECALL_ALL", 10),
         (candidates, "RECALL_EXACT", exact),
         (candidates, "RECALL_WIDE", exact),
-        (draw, "RECALL_WORDS", 4),
-        (draw, "RECALL_MEANING", 3),
-        (draw, "OF_DAYS", 3),
+        (candidate_sources, "RECALL_WORDS", 4),
+        (candidate_sources, "RECALL_MEANING", 3),
+        (candidate_sources, "OF_DAYS", 3),
     ):
         monkeypatch.setattr(module, name, value)
     better = [{"text": "violin uuuuuu", "user": "bo", "valid_from": "2026-05-02"} for _ in range(80)]
@@ -138,7 +138,7 @@ def test_what_others_have_forgotten_is_left_out_and_what_is_new_is_found(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(candidates, "RECALL_ALL", 10)
-    monkeypatch.setattr(draw, "RECALL_MEANING", 5)
+    monkeypatch.setattr(candidate_sources, "RECALL_MEANING", 5)
     with closing(Agent("a", store=store_url, embedder=embed_letters)) as agent:
         agent.memory.remember_all(make_texts(60), kind="episodic")
         agent.memory.remember_all([f"Zanzibar number {n}" for n in range(20)], user="zoe", kind="episodic")

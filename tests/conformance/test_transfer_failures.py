@@ -17,7 +17,7 @@ from perdure.journal.object_gc import collect
 from perdure.kernel.engine import Engine
 from perdure.platform.failpoints import CommitMoment, Site
 from perdure.transfer import file_format, import_file
-from perdure.transfer.arrival import ImportEntries
+from perdure.transfer.import_writes import ImportEntries
 
 from . import rich_store
 from .forged_files import Forger, dump, replace

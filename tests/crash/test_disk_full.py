@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from perdure.store import open_store
-from perdure.store.sqlite.presence import INDEX_BYTES
+from perdure.store.sqlite.file_guard import INDEX_BYTES
 from tests.crash.forking_programs import FULL
 from tests.crash.harness import Stage
 from tests.crash.stores import FILE

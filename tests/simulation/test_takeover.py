@@ -15,7 +15,7 @@ from perdure import records as r
 from perdure.journal.append import StreamHead
 from perdure.journal.workflow_writes import _end_run
 from perdure.kernel.engine import Engine
-from perdure.run.branches.undo import _AppendUndo, _UndoPlan
+from perdure.run.branches.undo_closed import _AppendUndo, _UndoPlan
 from perdure.run.lifecycle import ClaimRun
 from perdure.run.order_delivery import _GiveOrder
 from perdure.run.order_handling import PendingOrder

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from perdure.store import open_store
-from perdure.store.sqlite import fork_safety, presence
+from perdure.store.sqlite import file_guard, fork_safety
 
 
 @contextmanager
@@ -33,8 +33,8 @@ def test_a_fork_waits_for_a_thread_that_guards_files(tmp_path: Path, monkeypatch
         go_on.wait(10)
         steps.append("guarded")
 
-    monkeypatch.setattr(presence, "_number", number)
-    guarding = threading.Thread(target=presence.guard, args=(str(tmp_path / "perdure.db"),))
+    monkeypatch.setattr(file_guard, "_number", number)
+    guarding = threading.Thread(target=file_guard.guard, args=(str(tmp_path / "perdure.db"),))
     guarding.start()
     assert begun.wait(10)
     threading.Timer(0.1, go_on.set).start()
@@ -49,7 +49,7 @@ def test_a_store_that_is_collected_during_a_fork_is_closed_after_it(tmp_path: Pa
     others = set(fork_safety._live)
     store = open_store(f"sqlite:///{tmp_path}/perdure.db")
     connections = set(fork_safety._live) - others
-    held = presence._guards[presence._number(f"{tmp_path}/perdure.db")]
+    held = file_guard._guards[file_guard._number(f"{tmp_path}/perdure.db")]
     with enter_fork():
         del store
         gc.collect()

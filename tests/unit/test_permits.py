@@ -14,7 +14,7 @@ from perdure.errors import StoreBusy
 from perdure.platform.failpoints import Site
 from perdure.store.base import UnitOfWork
 from perdure.store.lanes import CommitLanes, CommitThreads, LaneTicket
-from perdure.store.permits import Gate
+from perdure.store.semaphore import Gate
 from tests.conformance.kit import wait_until
 
 WAIT = 100.0

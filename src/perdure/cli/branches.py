@@ -31,7 +31,7 @@ from perdure.kernel.protocol import drive_sync
 from perdure.run.branches.compare import RunDiff, compare
 from perdure.run.branches.fork import NO_INPUT, Fork
 from perdure.run.branches.fork import fork as make_fork
-from perdure.run.branches.undo import undo as undo_run
+from perdure.run.branches.undo_closed import undo as undo_run
 from perdure.run.history import Stays
 from perdure.run.undo import EFFECTS
 from perdure.values import codec

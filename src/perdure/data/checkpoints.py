@@ -17,11 +17,11 @@ from perdure.journal.retention_rules import EVERYTHING, RetentionRule, policies_
 from perdure.journal.retention_rules import SPACE as RULES
 from perdure.journal.trees.read import content
 from perdure.journal.trees.split import INLINE
-from perdure.kernel.agent_write import enclosing_buffer, land, write
 from perdure.kernel.names import check_storable_name
 from perdure.kernel.open_stream import is_recalling
 from perdure.kernel.protocol import Protocol, Read
 from perdure.kernel.scope import WriteBuffer, frame_of, list_buffered_writes
+from perdure.kernel.write_routing import enclosing_buffer, land, write
 from perdure.platform.failpoints import Site
 from perdure.run.core import PROCEED, RunCore
 from perdure.run.replay_difference import handle_difference

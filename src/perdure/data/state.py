@@ -18,11 +18,11 @@ from perdure.errors import WrongType, WrongValue
 from perdure.journal import objects
 from perdure.journal.agent_writes import AgentWrite, RequireRevision, SetKey, StateKey, read_changes_at
 from perdure.journal.documents import IndexedDocument
-from perdure.kernel.agent_write import enclosing_buffer, land
 from perdure.kernel.awaitables import require_plain
 from perdure.kernel.names import check_storable_name
 from perdure.kernel.protocol import Protocol, Read
 from perdure.kernel.scope import list_buffered_writes
+from perdure.kernel.write_routing import enclosing_buffer, land
 from perdure.platform.failpoints import Site
 from perdure.store.base import Rows
 from perdure.store.rows import first_number

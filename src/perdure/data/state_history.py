@@ -18,10 +18,10 @@ from perdure.errors import HistoryCompacted, VersionConflict, WrongType, WrongVa
 from perdure.journal import objects
 from perdure.journal.agent_writes import RequireRevision, SetKey, StateKey
 from perdure.journal.retention_rules import OURS
-from perdure.kernel.agent_write import enclosing_buffer
 from perdure.kernel.names import check_storable_name
 from perdure.kernel.protocol import Protocol, Read
 from perdure.kernel.scope import list_buffered_writes
+from perdure.kernel.write_routing import enclosing_buffer
 from perdure.values.clock import moment_text
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any
 
 from perdure.api.aio import AsyncAgent
 from perdure.hooks.client import PAYLOAD_BYTES_MAX, note
-from perdure.hooks.moments import HookMoments, parse_call
+from perdure.hooks.handlers import HookMoments, parse_call
 
 IDLE_SECONDS = 600.0
 IDLE_VARIABLE = "PERDURE_HOOK_IDLE"

@@ -16,10 +16,10 @@ from perdure.errors import ThreadConflict, ThreadDeleted, VersionConflict
 from perdure.importers.items import ImportedConversation, ImportedItem, ImportedNote
 from perdure.journal.agent_writes import SetKey
 from perdure.journal.retention_rules import OURS
-from perdure.kernel.agent_write import land
 from perdure.kernel.engine import Engine
 from perdure.kernel.names import check_storable_name
 from perdure.kernel.protocol import Protocol, Read, drive_sync
+from perdure.kernel.write_routing import land
 from perdure.memory.arguments import MemoryRequest, check_tags, check_text
 from perdure.memory.read import find_by_id
 from perdure.memory.remember import make_writes

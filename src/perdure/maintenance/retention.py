@@ -17,8 +17,8 @@ from perdure.journal import archive, object_gc
 from perdure.journal.checkpoint_writes import CheckpointCache, SaveCheckpoint
 from perdure.journal.needed_entries import RemovableEvents
 from perdure.journal.retention_rules import keep_of
-from perdure.kernel.agent_write import land
 from perdure.kernel.protocol import drive_sync
+from perdure.kernel.write_routing import land
 from perdure.maintenance import compaction
 from perdure.memory.lifecycle import retention as remembering
 from perdure.platform.failpoints import Site

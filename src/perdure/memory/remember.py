@@ -11,10 +11,10 @@ from perdure.journal import objects
 from perdure.journal.agent_writes import AppendAgentWrites
 from perdure.journal.append import Signer, StreamHead
 from perdure.journal.memory_writes import SaveMemory
-from perdure.kernel.agent_write import enclosing_buffer
 from perdure.kernel.open_stream import commit_to_process_stream
 from perdure.kernel.protocol import Protocol, Read
 from perdure.kernel.scope import current_frame
+from perdure.kernel.write_routing import enclosing_buffer
 from perdure.memory import pieces
 from perdure.memory.arguments import MemoryRequest
 from perdure.memory.facts import FactJudge, sketch_of

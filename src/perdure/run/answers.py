@@ -13,10 +13,10 @@ from perdure.errors import NotDone, NothingToAnswer, ValueProblem, WrongValue
 from perdure.journal import objects
 from perdure.journal.append import Append
 from perdure.journal.run_signals import SendSignal
-from perdure.kernel.agent_write import write
 from perdure.kernel.names import check_storable_name
 from perdure.kernel.open_stream import commit_to_process_stream
 from perdure.kernel.protocol import Protocol, Read, drive_sync
+from perdure.kernel.write_routing import write
 from perdure.platform.failpoints import Site
 from perdure.platform.process import host_name
 from perdure.run.doubt import Done

@@ -8,7 +8,7 @@ import msgspec
 
 from perdure.server.access import OPEN_PRINCIPAL
 from perdure.server.addresses import limit_connections
-from perdure.server.event_bell import EventBells
+from perdure.server.event_notifier import EventNotifiers
 from perdure.server.idempotency import Idempotency
 from perdure.server.keys import KeyRing
 from perdure.server.metrics import Metrics
@@ -37,7 +37,7 @@ class Services(msgspec.Struct, frozen=True):
     notifier: Notifier
     sessions: Sessions
     """Of people who look at the page."""
-    event_bells: EventBells
+    event_notifiers: EventNotifiers
     traces: TraceExporter
     run_sessions: RunSessions = msgspec.field(default_factory=RunSessions)
 
@@ -59,7 +59,7 @@ class Services(msgspec.Struct, frozen=True):
             stopping,
             Notifier(tenants, keys, targets, settings.notify_secret),
             Sessions(settings, keys),
-            EventBells(stopping),
+            EventNotifiers(stopping),
             TraceExporter(tenants, sender),
         )
 

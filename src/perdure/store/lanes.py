@@ -17,7 +17,7 @@ from perdure.errors import PerdureError, StoreBusy, StoreProblem
 from perdure.platform import interrupts
 from perdure.platform.failpoints import is_armed
 from perdure.store.base import UnitOfWork, wait_shielded
-from perdure.store.permits import Gate
+from perdure.store.semaphore import Gate
 from perdure.values.limits import BATCH_COMMITS_MAX, LOCK_SECONDS_MAX
 
 T = TypeVar("T")

@@ -27,11 +27,11 @@ from perdure.kernel.identity import arrivals_in
 from perdure.store.base import Overtaken, RowRefused
 from perdure.store.rows import first_number
 from perdure.transfer import archives, waits
-from perdure.transfer.arrival import ImportedObjects, ImportEntries, ReturningStream
 from perdure.transfer.check import VerifiedExport, check
 from perdure.transfer.claim import claim
 from perdure.transfer.content_hash import ContentDigests
 from perdure.transfer.export import LeaveStore, cancel_departure, contents_of
+from perdure.transfer.import_writes import ImportedObjects, ImportEntries, ReturningStream
 from perdure.transfer.locked_key import unlock
 from perdure.transfer.rejoin import find_returning_streams
 from perdure.values.clock import moment_text

@@ -11,11 +11,11 @@ from perdure import records as r
 from perdure.errors import AgentExists
 from perdure.journal.stream_reader import decoded_compaction, pages
 from perdure.store.base import Store
-from perdure.transfer.arrival import ReturningStream
 from perdure.transfer.check import VerifiedExport
 from perdure.transfer.collect import OF_OTHERS, belongings
 from perdure.transfer.export import contents_of
 from perdure.transfer.file_format import ExportStream, lines_of
+from perdure.transfer.import_writes import ReturningStream
 
 if TYPE_CHECKING:
     from perdure.kernel.engine import Engine

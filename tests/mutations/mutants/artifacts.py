@@ -67,7 +67,7 @@ MUTANTS = (
         "an-artifact-does-not-wait",
         "an artifact of a step that fails is there all the same",
         KEPT + "test_it_lands_with_the_step_or_the_item_or_not_at_all",
-        "perdure.kernel.agent_write:write",
+        "perdure.kernel.write_routing:write",
         (
             "if buffer is None:\n    return (yield from land(engine, site, asks))",
             "if True:\n    return (yield from land(engine, site, asks))",

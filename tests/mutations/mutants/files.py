@@ -6,7 +6,7 @@ from tests.mutations.mutant import mutant
 
 FILES = "crash/test_files.py::"
 MARK = "unit/test_store_mark.py::"
-PRESENCE = "unit/test_store_presence.py::"
+PRESENCE = "unit/test_store_file_guard.py::"
 
 MUTANTS = (
     mutant(
@@ -14,7 +14,7 @@ MUTANTS = (
         "what is acknowledged after somebody has removed the log is lost",
         FILES + "test_nothing_is_lost_when_the_log_is_taken_from_a_process",
         "perdure.store.sqlite.watch:StoreWatch.check_after_commit",
-        ("sight = self._presence.check_files()", "sight = PresenceState.SAME"),
+        ("sight = self._presence.check_files()", "sight = GuardState.SAME"),
     ),
     mutant(
         "cut-log-not-noticed",
@@ -41,14 +41,14 @@ MUTANTS = (
         "folder-not-looked-at",
         "what is acknowledged after somebody has exchanged the folder of a store is lost",
         PRESENCE + "test_files_that_are_gone_are_noticed",
-        "perdure.store.sqlite.presence:OpenStoreFiles.check_files",
+        "perdure.store.sqlite.file_guard:OpenStoreFiles.check_files",
         ("names != self._names or not self._settled", "not self._settled"),
     ),
     mutant(
         "locks-can-be-dropped",
         "a look into the store with Python's sqlite3 deletes its log",
         MARK + "test_the_standard_library_takes_no_lock_of_ours",
-        "perdure.store.sqlite.presence:FileGuard.watch",
+        "perdure.store.sqlite.file_guard:FileGuard.watch",
         ("_lock(fd, fcntl.F_RDLCK, first, count)", "pass"),
     ),
     mutant(

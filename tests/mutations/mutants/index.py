@@ -18,7 +18,7 @@ MUTANTS = (
         "an-old-version-is-found",
         "a text in memory is found although what it belongs to has changed",
         KEPT + "test_what_has_changed_is_found_by_what_it_is_now",
-        "perdure.data.search.ranking:_filter_current",
+        "perdure.data.search.key_ranking:_filter_current",
         (
             "kept is not None and kept.version == version and (wanted is None or wanted(kept)) and given < most",
             "kept is not None and (wanted is None or wanted(kept)) and given < most",

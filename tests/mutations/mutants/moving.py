@@ -37,7 +37,7 @@ MUTANTS = (
         "a-copy-believes-that-nothing-happened",
         "a copy charges once more what its original is just charging",
         MOVING + "test_a_copy_never_believes_that_what_its_origin_has_begun_did_not_happen",
-        "perdure.transfer.arrival:ImportEntries._mark_foreign_holder",
+        "perdure.transfer.import_writes:ImportEntries._mark_foreign_holder",
         ("return msgspec.structs.replace(holder, boot=mark + strip_boot_prefix(holder.boot))", "return holder"),
     ),
     mutant(
@@ -75,7 +75,7 @@ MUTANTS = (
         "what-was-erased-while-it-was-away-is-there-again",
         "an agent that comes back knows what it was told to forget",
         MOVING + "test_an_agent_moves_away_and_comes_back_with_what_is_new",
-        "perdure.transfer.arrival:_EntryImporter._entry",
+        "perdure.transfer.import_writes:_EntryImporter._entry",
         ("yield from self._erase(entry.seq)", "pass"),
     ),
     mutant(

@@ -38,7 +38,7 @@ MUTANTS = (
         "what-passes-is-crowded-out",
         "memories of one user are not found when others have better ones",
         MANY + "test_what_passes_a_filter_is_found_however_many_better_ones_do_not[sqlite-asked one by one]",
-        "perdure.memory.recall.draw:CheckedCandidates._read_first_passing",
+        "perdure.memory.recall.candidate_sources:CheckedCandidates._read_first_passing",
         ("len(found) >= wanted or len(ids) < count", "True"),
     ),
     mutant(

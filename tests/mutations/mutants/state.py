@@ -36,7 +36,7 @@ MUTANTS = (
         "a-write-inside-update-joins-the-item",
         "what the function of an update writes lands twice, or not at all",
         STATE + "test_update_is_given_what_is_there_and_its_error_changes_nothing",
-        "perdure.kernel.agent_write:enclosing_buffer",
+        "perdure.kernel.write_routing:enclosing_buffer",
         ("check_not_deciding()", ""),
     ),
     mutant(

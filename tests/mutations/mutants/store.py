@@ -43,7 +43,7 @@ MUTANTS = (
         "fork-does-not-wait-for-guards",
         "a forked process closes files of its own that got the number of a file just closed by another thread",
         "unit/test_fork_safety.py::test_a_fork_waits_for_a_thread_that_guards_files",
-        "perdure.store.sqlite.presence:guard",
+        "perdure.store.sqlite.file_guard:guard",
         ("with stay_inside(), _registry:\n    ...", "with _registry:\n    ..."),
     ),
     mutant(

@@ -22,7 +22,7 @@ from perdure.maintenance import retention
 from perdure.values.hints import name_hint
 
 if TYPE_CHECKING:
-    from perdure.data.search.ranking import SearchQuery
+    from perdure.data.search.key_ranking import SearchQuery
 
 StoreNamespace = tuple[str, ...]
 IndexedFields = Literal[False] | list[str] | None

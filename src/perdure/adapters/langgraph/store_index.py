@@ -10,7 +10,7 @@ from typing import Any
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base import ensure_embeddings, get_text_at_path, tokenize_path
 
-from perdure.data.search.ranking import SearchQuery
+from perdure.data.search.key_ranking import SearchQuery
 from perdure.data.search.vectors import pack_vector
 from perdure.errors import WrongValue
 from perdure.journal.documents import IndexedDocument

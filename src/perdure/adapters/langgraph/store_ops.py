@@ -26,7 +26,7 @@ from langgraph.store.base import (
 from perdure.adapters.langgraph.store_filter import check_filter, matches
 from perdure.data import namespaces, state
 from perdure.data.namespaces import KeyValue, NamespaceTree
-from perdure.data.search.ranking import SearchQuery, find
+from perdure.data.search.key_ranking import SearchQuery, find
 from perdure.errors import WrongType, WrongValue
 from perdure.journal.agent_writes import SetKey
 from perdure.journal.retention_rules import OURS

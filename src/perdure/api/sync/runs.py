@@ -170,7 +170,7 @@ class Runs(Facade):
 
     def undo(self, id: str, steps: int = 1, *, effects: str = "keep", by: str | None = None) -> Undo:
         """Undo the last steps of a run that is not open. It repeats them when opened again. See `run.undo`."""
-        from perdure.run.branches.undo import undo
+        from perdure.run.branches.undo_closed import undo
 
         return self._do(undo(self._engine, id, steps, effects, by))
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import builtins
 
 from perdure.api.sync.base import Facade
-from perdure.kernel.agent_write import enclosing_buffer
 from perdure.kernel.engine import Engine
+from perdure.kernel.write_routing import enclosing_buffer
 from perdure.presence.handoff.gather import gather
 from perdure.presence.handoff.pending import desk_of
 from perdure.presence.handoff.progress import Progress

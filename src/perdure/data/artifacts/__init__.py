@@ -22,9 +22,9 @@ from perdure.errors import ArtifactNotFound, WrongType
 from perdure.journal import trees
 from perdure.journal.agent_writes import decode_changes
 from perdure.journal.artifact_writes import SaveArtifact, UploadLost
-from perdure.kernel.agent_write import write
 from perdure.kernel.names import check_storable_name
 from perdure.kernel.protocol import Protocol, Read
+from perdure.kernel.write_routing import write
 from perdure.platform.failpoints import Site
 from perdure.store.base import Row, Store
 from perdure.values.clock import moment

@@ -13,9 +13,9 @@ from perdure.errors import NotStorable, ValueTooLarge, WrongType
 from perdure.journal import objects
 from perdure.journal.artifact_writes import SaveArtifact, Upload, UploadChunk
 from perdure.journal.trees.streams import ChunkCutter, StreamBuilder
-from perdure.kernel.agent_write import enclosing_buffer, write
 from perdure.kernel.names import check_storable_name
 from perdure.kernel.protocol import Protocol, Read, Submit, Together, read_protocol
+from perdure.kernel.write_routing import enclosing_buffer, write
 from perdure.platform.failpoints import Site
 from perdure.store.base import FinalBatch, Script, Statement, UnitOfWork, is_storable_name
 from perdure.values.limits import ARTIFACT_BYTES_MAX, ARTIFACT_NOTE_CHARACTERS_MAX, UPLOAD_BATCH_BYTES

@@ -10,11 +10,11 @@ from perdure.data.events.schemas import StoredEvent, kinds_of
 from perdure.journal import objects
 from perdure.journal.agent_writes import UnconditionalWrite
 from perdure.journal.append import Append
-from perdure.kernel.agent_write import enclosing_buffer
 from perdure.kernel.names import check_storable_name
 from perdure.kernel.open_stream import commit_to_process_stream
 from perdure.kernel.protocol import Protocol, Read
 from perdure.kernel.scope import current_frame
+from perdure.kernel.write_routing import enclosing_buffer
 from perdure.platform.failpoints import Site
 from perdure.run.core import RunCore
 from perdure.run.writes import write

@@ -19,10 +19,10 @@ from perdure.data.events.read import Event, EventPages, EventQuery, EventReader,
 from perdure.errors import WrongType, WrongValue
 from perdure.journal import objects
 from perdure.journal.agent_writes import SetKey
-from perdure.kernel.agent_write import land
 from perdure.kernel.awaitables import is_async, require_plain
 from perdure.kernel.names import check_storable_name
 from perdure.kernel.protocol import Protocol, Read, Submit
+from perdure.kernel.write_routing import land
 from perdure.platform.failpoints import Site
 from perdure.store.base import FinalBatch, Script, Statement, Store, UnitOfWork
 from perdure.store.rows import first_number

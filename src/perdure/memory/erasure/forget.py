@@ -20,10 +20,10 @@ from perdure.journal.append import Append, Signer, StreamHead
 from perdure.journal.project_memories import encode_texts
 from perdure.journal.rebuild import rebuild
 from perdure.journal.trees import references
-from perdure.kernel.agent_write import land
 from perdure.kernel.names import check_storable_name
 from perdure.kernel.open_stream import commit_to_process_stream
 from perdure.kernel.protocol import Protocol, Read
+from perdure.kernel.write_routing import land
 from perdure.memory import pieces
 from perdure.memory.archive import ArchivedMemory, LocatedMemory, find_archived, find_dropped_ids, strike, traces_of
 from perdure.memory.arguments import SEARCHED_MIN, ForgetSelection

@@ -14,9 +14,9 @@ import msgspec
 
 from perdure import records as r
 from perdure.journal.memory_writes import Retraction, SaveMemory
-from perdure.kernel.agent_write import write
 from perdure.kernel.names import check_storable_name
 from perdure.kernel.protocol import Protocol, Read
+from perdure.kernel.write_routing import write
 from perdure.memory.arguments import MemoryRequest
 from perdure.memory.read import find_by_id, list_memories, marks_between
 from perdure.memory.remember import make_writes

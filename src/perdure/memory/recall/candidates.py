@@ -15,7 +15,7 @@ import msgspec
 
 from perdure.memory.pieces import add_similarities, arrange_rows, parsed
 from perdure.memory.recall import ranking
-from perdure.memory.recall.draw import (
+from perdure.memory.recall.candidate_sources import (
     CandidateQuery,
     CandidateSource,
     CheckedCandidates,

@@ -13,8 +13,8 @@ import msgspec
 from perdure.errors import VersionConflict, WrongValue
 from perdure.journal.agent_writes import AgentWrite, RequireRevision
 from perdure.journal.memory_writes import SaveMemory
-from perdure.kernel.agent_write import land
 from perdure.kernel.protocol import Protocol, Read
+from perdure.kernel.write_routing import land
 from perdure.platform.failpoints import Site
 from perdure.presence.handoff import readable
 from perdure.presence.workspace.documents import SPACE, DocumentSet, WorkspaceDocument, ask, decode_text, shelf_of

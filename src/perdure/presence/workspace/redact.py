@@ -11,8 +11,8 @@ from perdure.data import state
 from perdure.errors import VersionConflict
 from perdure.journal import objects
 from perdure.journal.agent_writes import AgentWrite, RequireRevision, read_changes_at
-from perdure.kernel.agent_write import land
 from perdure.kernel.protocol import Protocol, Read
+from perdure.kernel.write_routing import land
 from perdure.memory.erasure.forget import RedactionResult
 from perdure.platform.failpoints import Site
 from perdure.presence.workspace.documents import (

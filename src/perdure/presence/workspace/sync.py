@@ -16,8 +16,8 @@ from perdure import records as r
 from perdure.errors import StoreBusy, VersionConflict
 from perdure.journal.agent_writes import AgentWrite, RequireRevision, UnconditionalWrite
 from perdure.journal.objects import pack
-from perdure.kernel.agent_write import land
 from perdure.kernel.protocol import Pause, Protocol, Read
+from perdure.kernel.write_routing import land
 from perdure.platform.failpoints import Site
 from perdure.presence.handoff import readable
 from perdure.presence.handoff.progress import KIND

@@ -11,8 +11,8 @@ import msgspec
 
 from perdure import records as r
 from perdure.errors import PerdureError, WorkspaceNotFound, WorkspaceReadOnly, WrongType
-from perdure.kernel.agent_write import enclosing_buffer
 from perdure.kernel.protocol import Protocol, Read
+from perdure.kernel.write_routing import enclosing_buffer
 from perdure.presence.handoff import progress
 from perdure.presence.handoff.progress import join_lines
 from perdure.presence.workspace import git

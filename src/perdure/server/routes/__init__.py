@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perdure.server.openapi import describe_api
 from perdure.server.routes import (
+    agent_context,
     agents,
     answers,
     artifacts,
@@ -15,7 +16,6 @@ from perdure.server.routes import (
     mcp,
     memories,
     meta,
-    presence,
     questions,
     run_protocol,
     runs,
@@ -37,7 +37,7 @@ _MODULES = (
     events,
     memories,
     threads,
-    presence,
+    agent_context,
     artifacts,
     run_protocol,
     questions,

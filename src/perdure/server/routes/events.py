@@ -16,7 +16,7 @@ from perdure.errors import PerdureError
 from perdure.kernel.engine import Engine
 from perdure.server.access import Role
 from perdure.server.calls import ApiCall
-from perdure.server.event_bell import EventBells
+from perdure.server.event_notifier import EventNotifiers
 from perdure.server.problems import describe_problem
 from perdure.server.routing import Route
 from perdure.server.values import from_json, to_json
@@ -108,28 +108,28 @@ async def follow_events(call: ApiCall) -> StreamingResponse:
     follower = Follower(engine.store, lambda: book_of(engine), wanted)
     await asyncio.to_thread(follower.begin)  # a bad position is a problem document, not a broken stream
     return StreamingResponse(
-        _lines(call.services.event_bells, engine, follower),
+        _lines(call.services.event_notifiers, engine, follower),
         media_type="text/event-stream",
         headers={"cache-control": "no-store", "x-accel-buffering": "no"},
     )
 
 
-async def _lines(bells: EventBells, engine: Engine, follower: Follower) -> AsyncIterator[bytes]:
+async def _lines(notifiers: EventNotifiers, engine: Engine, follower: Follower) -> AsyncIterator[bytes]:
     yield b"retry: 1000\n\n"
     try:
-        with bells.join(engine) as bell:
+        with notifiers.follow(engine) as notifier:
             while True:
-                ring = bell.ring
+                change = notifier.next_change
                 found = await asyncio.to_thread(follower.poll)
                 for event in found:
                     data = msgspec.json.encode(_entry(event))
                     yield b"id: %s\nevent: event\ndata: %s\n\n" % (event.position.encode(), data)
-                if bells.stopping.is_set():
+                if notifiers.stopping.is_set():
                     yield b"event: stop\ndata: {}\n\n"
                     return
-                while not found and not ring.done():
-                    await asyncio.wait([ring], timeout=COMMENT_SECONDS)
-                    if not ring.done():
+                while not found and not change.done():
+                    await asyncio.wait([change], timeout=COMMENT_SECONDS)
+                    if not change.done():
                         yield b": nothing new\n\n"
     except PerdureError as error:
         yield b"event: problem\ndata: %s\n\n" % msgspec.json.encode(describe_problem(error))

@@ -18,11 +18,11 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from perdure.errors import PerdureError, StoreBusy, StoreUnavailable
 from perdure.store.outage import ConnectionCut
-from perdure.store.permits import Gate
 from perdure.store.postgres.budget import budget_of
 from perdure.store.postgres.connection import PipelineConnection, RawStatement, wait_ready
 from perdure.store.postgres.errors import ServerError, join_lines
 from perdure.store.postgres.url import ServerAddress, unreadable
+from perdure.store.semaphore import Gate
 from perdure.values.limits import IDLE_SECONDS_MAX, LOCK_SECONDS_MAX, SERVER_LOCK_SECONDS_MAX, TRANSACTION_SECONDS_MAX
 
 SERVER_VERSION_MIN = 140000

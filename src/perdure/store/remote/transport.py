@@ -18,9 +18,9 @@ from typing import Any
 
 from perdure.errors import PerdureError, StoreReadOnly, StoreUnavailable, ValueTooLarge
 from perdure.store.outage import ConnectionCut, ServerRefusal
-from perdure.store.permits import Gate
 from perdure.store.remote.address import RemoteAddress
 from perdure.store.remote.wire import MEDIA_TYPE, PROTOCOL
+from perdure.store.semaphore import Gate
 
 _BROKEN = (OSError, http.client.HTTPException)
 

@@ -14,6 +14,17 @@ import msgspec
 from perdure.errors import StorageFull, StoreFenced, StoreRolledBack, StoreUnavailable
 from perdure.records.stores import EntriesLost, LostEntries
 from perdure.store.base import LOST, Statement
+from perdure.store.sqlite.file_guard import (
+    INDEX_BYTES,
+    FileGuard,
+    GuardState,
+    OpenStoreFiles,
+    count_backfilled,
+    guard,
+    has_log,
+    is_settled,
+    is_without_log,
+)
 from perdure.store.sqlite.fork_safety import disconnect_collected
 from perdure.store.sqlite.mark import (
     SUFFIX,
@@ -25,19 +36,8 @@ from perdure.store.sqlite.mark import (
     is_marked,
     losses,
 )
-from perdure.store.sqlite.presence import (
-    INDEX_BYTES,
-    FileGuard,
-    OpenStoreFiles,
-    PresenceState,
-    count_backfilled,
-    guard,
-    has_log,
-    is_settled,
-    is_without_log,
-)
 
-_GONE = PresenceState.GONE
+_GONE = GuardState.GONE
 FreshReader = Callable[[], AbstractContextManager[ReadQuery]]
 
 ADOPTIONS = "adoptions"
@@ -177,7 +177,7 @@ class StoreWatch:
         """Check the files and write the mark before a commit is acknowledged; True if the store must be reopened."""
         sight = self._presence.check_files()
         if sight:
-            if sight is PresenceState.GONE:
+            if sight is GuardState.GONE:
                 self._save(writer)
             else:
                 self._compare(fresh)
@@ -230,7 +230,7 @@ class StoreWatch:
 
     def may_checkpoint_on_close(self) -> bool:
         """Whether SQLite may checkpoint and delete the log when it closes."""
-        if self._presence.check_files() is PresenceState.GONE and not self._may_save():
+        if self._presence.check_files() is GuardState.GONE and not self._may_save():
             return False
         if self._guard is not None:
             if self._guard.is_log_cut():

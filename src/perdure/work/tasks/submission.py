@@ -15,11 +15,11 @@ from perdure.journal.agent_writes import AgentWrite
 from perdure.journal.departures import refuse_if_gone
 from perdure.journal.project import order_text
 from perdure.journal.task_starts import QueueRun, RequeueRun
-from perdure.kernel.agent_write import enclosing_buffer, write
 from perdure.kernel.identity import Identity
 from perdure.kernel.names import check_storable_name
 from perdure.kernel.protocol import Pause, Protocol, Read
 from perdure.kernel.scope import current_frame
+from perdure.kernel.write_routing import enclosing_buffer, write
 from perdure.platform.failpoints import Site
 from perdure.records.tasks import encode_awaited_run
 from perdure.run import wait as waiting

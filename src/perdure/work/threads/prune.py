@@ -10,7 +10,7 @@ import msgspec
 from perdure import records as r
 from perdure.journal.agent_writes import SetKey, read_changes_at
 from perdure.journal.retention_rules import RetentionRule
-from perdure.kernel import agent_write
+from perdure.kernel import write_routing
 from perdure.kernel.protocol import Protocol, Read
 from perdure.platform.failpoints import Site
 from perdure.store.base import Statement
@@ -58,7 +58,7 @@ def _drop(engine: Engine, thread: str, points: PointKeys | None) -> Protocol[int
         trail: list[SetKey] = (yield Read(_trail, (engine, thread))) if points is None else []
         if found is None:
             if trail:  # calls were started, but no checkpoint was written
-                yield from agent_write.land(engine, Site.STATE, trail)
+                yield from write_routing.land(engine, Site.STATE, trail)
             return 0
         try:
             return (yield from _commit(engine, found, trail))

@@ -11,8 +11,8 @@ from perdure import records as r
 from perdure.errors import StepClaimed, WorkflowChanged, WorkflowNotFound
 from perdure.journal import objects
 from perdure.journal.workflow_writes import ChangeStepStatus, SaveWorkflow, outcome
-from perdure.kernel.agent_write import enclosing_buffer, land, write
 from perdure.kernel.protocol import Protocol, Read
+from perdure.kernel.write_routing import enclosing_buffer, land, write
 from perdure.platform.failpoints import Site
 from perdure.work.workflows.definition import StepInput, check_name, draft_of, key_of
 from perdure.work.workflows.plan import WorkflowStep

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.store.sqlite.presence import OpenStoreFiles, PresenceState
+from perdure.store.sqlite.file_guard import GuardState, OpenStoreFiles
 
 LONG_AGO_NS = 10**18
 
@@ -29,7 +29,7 @@ def files(path: Path) -> Iterator[OpenStoreFiles]:
     descriptor = os.open(path, os.O_RDONLY)
     os.utime(path.parent, ns=(LONG_AGO_NS, LONG_AGO_NS))
     found = OpenStoreFiles(str(path), descriptor)
-    assert found.check_files() is PresenceState.SAME
+    assert found.check_files() is GuardState.SAME
     yield found
     os.close(descriptor)
 
@@ -63,24 +63,24 @@ GONE: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("hurt", GONE)
 def test_files_that_are_gone_are_noticed(files: OpenStoreFiles, path: Path, hurt: str) -> None:
     GONE[hurt](path)
-    assert files.check_files() is PresenceState.GONE
+    assert files.check_files() is GuardState.GONE
 
 
 def test_a_copy_over_the_database_is_noticed_once(files: OpenStoreFiles, path: Path) -> None:
     path.write_bytes(b"a copy")
-    assert files.check_files() is PresenceState.WRITTEN
-    assert files.check_files() is PresenceState.SAME
+    assert files.check_files() is GuardState.WRITTEN
+    assert files.check_files() is GuardState.SAME
 
 
 def test_other_files_may_come_and_go(files: OpenStoreFiles, path: Path) -> None:
     path.with_name("notes.txt").write_text("not ours", "utf-8")
-    assert files.check_files() is PresenceState.SAME
+    assert files.check_files() is GuardState.SAME
     Path(f"{path}-wal").unlink()
-    assert files.check_files() is PresenceState.GONE
+    assert files.check_files() is GuardState.GONE
 
 
 def test_without_a_descriptor_the_path_is_asked(path: Path) -> None:
     found = OpenStoreFiles(str(path), None)
-    assert found.check_files() is PresenceState.SAME
+    assert found.check_files() is GuardState.SAME
     path.write_bytes(b"a copy")
-    assert found.check_files() is PresenceState.WRITTEN
+    assert found.check_files() is GuardState.WRITTEN

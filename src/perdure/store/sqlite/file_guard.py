@@ -64,7 +64,7 @@ SETTLED_NS, SETTLED_COARSE_NS = SECOND_NS // 10, 3 * SECOND_NS
 times are whole seconds."""
 
 
-class PresenceState(IntEnum):
+class GuardState(IntEnum):
     """The result of a check of the files."""
 
     SAME = 0
@@ -74,7 +74,7 @@ class PresenceState(IntEnum):
     """The database or its log is missing, or another file has its name."""
 
 
-_SAME = PresenceState.SAME
+_SAME = GuardState.SAME
 _stat = os.stat
 
 
@@ -110,7 +110,7 @@ class OpenStoreFiles:
         self._settled = False
         """Whether that change is old enough for any later one to show."""
 
-    def check_files(self) -> PresenceState:
+    def check_files(self) -> GuardState:
         """Check the files after a commit with two calls of `stat`: of the folder, and of the open database.
 
         Renaming, removing or replacing a file changes the folder's time, which commits do not. Only then both names
@@ -126,13 +126,13 @@ class OpenStoreFiles:
                     or _stat(self.log).st_ino != self._log
                     or _number(self.index) != self._index
                 ):
-                    return PresenceState.GONE
+                    return GuardState.GONE
             written = _stat(self._descriptor).st_mtime_ns
         except OSError:
-            return PresenceState.GONE
+            return GuardState.GONE
         if written != self._written:
             self._written = written
-            return PresenceState.WRITTEN
+            return GuardState.WRITTEN
         return _SAME
 
     def describe_loss(self) -> str:
