@@ -342,7 +342,7 @@ def test_wrong_arguments_are_named(store_url: str) -> None:
         agent.playbooks.get("analysis", 9)
 
 
-def test_a_program_that_makes_the_call_itself_asks_for_the_model_and_tells_the_outcome(store_url: str) -> None:
+def test_a_program_makes_the_call_itself_and_tells_the_outcome(store_url: str) -> None:
     agent = agent_at(store_url)
     agent.playbooks.learn("analysis", steps=["a"])
     for _ in range(2):  # the second time, everything is replayed

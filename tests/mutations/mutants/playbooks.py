@@ -58,7 +58,7 @@ MUTANTS = (
     mutant(
         "refused-calls-elsewhere-pass",
         "an answer of a call made elsewhere counts as accepted though it was refused",
-        PLAYBOOKS + "test_a_program_that_makes_the_call_itself_asks_for_the_model_and_tells_the_outcome[sqlite]",
+        PLAYBOOKS + "test_a_program_makes_the_call_itself_and_tells_the_outcome[sqlite]",
         "perdure.api.sync.playbooks:Play.record_attempt",
         ("bool(accepted)", "True"),
     ),
