@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from perdure import Agent
-from perdure.cli import doctor_queues
 from perdure.cli.main import main
+from perdure.work.tasks import stalled
 from perdure.work.tasks.definition import tasks_of
 
 PROGRAM = """
@@ -76,7 +76,7 @@ def test_what_is_queued_is_shown_and_missed_when_nobody_takes_it(
         copy.options(key="pages", priority=3).start("c", 5)
         copy.options(delay="9d").start("later", 5)
         assert problems(capsys) == []  # somebody may still come
-        monkeypatch.setattr(doctor_queues, "UNSERVED_MS", -1)
+        monkeypatch.setattr(stalled, "UNSERVED_MS", -1)
         [told] = problems(capsys)
         assert told.startswith("1 run of queue default of clerk: the oldest was queued ")
         assert main(["show", "c"]) == 0

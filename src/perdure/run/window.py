@@ -9,6 +9,7 @@ import msgspec
 
 from perdure import records as r
 from perdure.journal.lineage import lineage
+from perdure.run.conversation import Conversation
 from perdure.run.data_view import RunDataView, view_of
 from perdure.run.history import effective
 from perdure.store.base import Store
@@ -70,20 +71,30 @@ def read_run_entry(store: Store, run: RunRow, seq: int) -> r.JournalEntry | None
 
 def read_moment(store: Store, run: RunRow, at: int) -> RunMoment:
     """Return the data of a run as it was right after an entry."""
-    events = [entry for row in _rows(store, run, 1, at) if row.kind in _WRITERS and (entry := _decode(row)) is not None]
-    holding = effective(events)
+    holding = _read_holding(store, run, at)
     whole = view_of(holding)
     changed_by = next((entry.seq for entry in reversed(holding) if _changes_state(entry.record)), 0)
     before = view_of(entry for entry in holding if entry.seq < changed_by) if changed_by else RunDataView()
     return RunMoment(at, whole.state, before.state, changed_by, [value for _, value in whole.messages])
 
 
+def read_conversation(store: Store, run: RunRow, at: int) -> Conversation:
+    """Return the messages of a run as they were right after an entry."""
+    return view_of(_read_holding(store, run, at)).conversation()
+
+
 def find_entries(
-    store: Store, run: RunRow, wanted: Callable[[r.Record], bool], *, most: int, kinds: frozenset[int] = frozenset()
+    store: Store,
+    run: RunRow,
+    wanted: Callable[[r.Record], bool],
+    *,
+    most: int,
+    kinds: frozenset[int] = frozenset(),
+    first: int = 1,
 ) -> list[r.JournalEntry]:
-    """Return the first `most` entries of a run that are wanted. `kinds` spares decoding all others."""
+    """Return `most` entries of a run that are wanted, from a number on. `kinds` spares decoding all others."""
     found: list[r.JournalEntry] = []
-    for row in _rows(store, run, 1, last_entry(store, run)):
+    for row in _rows(store, run, first, last_entry(store, run)):
         if kinds and row.kind not in kinds:
             continue
         entry = _decode(row)
@@ -92,6 +103,12 @@ def find_entries(
             if len(found) == most:
                 break
     return found
+
+
+def _read_holding(store: Store, run: RunRow, at: int) -> list[r.JournalEntry]:
+    """Return the entries up to a number that write something and still apply."""
+    rows = (row for row in _rows(store, run, 1, at) if row.kind in _WRITERS)
+    return effective([entry for row in rows if (entry := _decode(row)) is not None])
 
 
 def _changes_state(record: Any) -> bool:

@@ -48,8 +48,8 @@ MUTANTS = (
         "nobody-misses-a-worker",
         "runs wait in a queue that no worker serves, and the doctor says that all is well",
         "unit/test_cli_worker.py::test_what_is_queued_is_shown_and_missed_when_nobody_takes_it",
-        "perdure.cli.doctor_queues:queues",
-        ("queue not in served", "queue in served"),
+        "perdure.work.tasks.stalled:find_stalled",
+        ("name not in served", "name in served"),
     ),
     mutant(
         "doctor-believes-the-clock",

@@ -14,9 +14,19 @@ import msgspec
 
 from perdure.presence.context.context import Context, ContextSection, ContextSections, DroppedContent, transcript
 from perdure.presence.context.layout import CONVERSATION
-from perdure.presence.context.parse import OpaquePart, ParsedMessage, TextPart, ToolCallPart, ToolResultPart
-from perdure.presence.context.thread_context import PER_TURN
+from perdure.presence.context.parse import (
+    OpaquePart,
+    ParsedMessage,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    parse_message,
+)
+from perdure.presence.context.thread_context import PER_TURN, TurnThread, earlier_message, prepend_earlier
+from perdure.run.conversation import Conversation
 
+CONTEXT = "context"
+"""The key of the recorded values that say what contexts were made of."""
 _PARTS = (TextPart, ToolCallPart, ToolResultPart, OpaquePart)
 """The order is the stored format."""
 
@@ -47,6 +57,22 @@ def as_record(shown: Context) -> dict[str, Any]:
 def _is_unique(number: int) -> bool:
     """Whether a message is found by its number: the last messages of a very long turn share one."""
     return number >= 0 and number % PER_TURN != PER_TURN - 1
+
+
+def rebuilt_in(
+    thread: TurnThread | None, own: Conversation, record: dict[str, Any], unpack: Callable[[bytes], Any]
+) -> Context | None:
+    """Return the recorded context of a run or a turn; None if a message that it has shown whole was erased since."""
+    speech = own if thread is None else prepend_earlier(thread, own, thread.number)
+    values = {one.position: one.value for one in speech.list_visible()}
+
+    def read(number: int) -> ParsedMessage | None:
+        value = values.get(number)
+        if value is None and thread is not None:
+            value = earlier_message(thread, number)
+        return parse_message(unpack(value)) if value is not None else None
+
+    return rebuilt(record, read)
 
 
 def rebuilt(record: dict[str, Any], read: NumberedReader) -> Context | None:

@@ -21,11 +21,9 @@ from perdure.presence.context.build import ContextRequest, compose
 from perdure.presence.context.context import Context
 from perdure.presence.context.fill import SectionText
 from perdure.presence.context.layout import ContextLayout, parse_layout
-from perdure.presence.context.parse import ParsedMessage, parse_message
-from perdure.presence.context.recorded import as_record, rebuilt
+from perdure.presence.context.recorded import CONTEXT, as_record, rebuilt_in
 from perdure.presence.context.sources import pieces_of
 from perdure.presence.context.thread_context import (
-    earlier_message,
     find_first_turn,
     prepend_earlier,
     summary_in_use,
@@ -96,10 +94,6 @@ def context(run: RunCore, request: ContextQuery) -> Protocol[Context]:
     return shown if shown is not None else (yield from _built(run, request))
 
 
-CONTEXT = "context"
-"""The key of the recorded values that say what contexts were made of."""
-
-
 def _recorded(run: RunCore, request: ContextQuery, made: list[Context]) -> Protocol[dict[str, Any]]:
     made.append((yield from _built(run, request)))
     return as_record(made[0])
@@ -120,18 +114,7 @@ def _built(run: RunCore, request: ContextQuery) -> Protocol[Context]:
 
 
 def _rebuilt(run: RunCore, recorded: dict[str, Any]) -> Context | None:
-    """Return the recorded context; None if a message that it has shown whole was erased since."""
-    thread, own = thread_of(run), read_messages(run)
-    speech = own if thread is None else prepend_earlier(thread, own, thread.number)
-    values = {one.position: one.value for one in speech.list_visible()}
-
-    def read(number: int) -> ParsedMessage | None:
-        value = values.get(number)
-        if value is None and thread is not None:
-            value = earlier_message(thread, number)
-        return parse_message(decode_written(run, value)) if value is not None else None
-
-    return rebuilt(recorded, read)
+    return rebuilt_in(thread_of(run), read_messages(run), recorded, partial(decode_written, run))
 
 
 def context_of(

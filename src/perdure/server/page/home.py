@@ -13,10 +13,13 @@ import msgspec
 from perdure.run.inbox import list_inbox
 from perdure.run.listing import list_runs, run_counts
 from perdure.run.usage import DayOfMoney, money_by_day
+from perdure.server.page.integrity import VerifyState, last_verify
 from perdure.server.page.page import Page, PageCall, Shown
+from perdure.server.views import format_ms
 from perdure.store import file_of
 from perdure.store.base import Store
 from perdure.work.tasks.queues import QueueInfo, list_queues
+from perdure.work.tasks.stalled import find_stalled
 
 ROWS = 8
 DAYS = 30
@@ -36,11 +39,15 @@ class AgentQueue(msgspec.Struct, frozen=True):
 
     agent: str
     queue: QueueInfo
+    unserved: bool
+    """Whether runs wait in it that no worker takes."""
 
 
 async def show_home(call: PageCall) -> Shown:
     """Show everything at once."""
     found: Shown = await call.read(_read, call.principal.agent)
+    if call.principal.agent is None:
+        found["health"].append(_describe_verify(last_verify(await call.store())))
     return {"title": "Home", **found}
 
 
@@ -76,8 +83,25 @@ def _chart(days: Sequence[DayOfMoney]) -> list[DayBar]:
 
 def _find_queues(store: Store, agent: str | None) -> list[AgentQueue]:
     owners = [(name, stream) for name, stream, *_ in store.read("all_agents") if agent in (None, name)]
-    found = [AgentQueue(name, queue) for name, owner in owners[:ROWS] for queue in list_queues(store, owner)]
-    return [one for one in found if one.queue.queued or one.queue.parked or one.queue.dead or one.queue.paused]
+    found = []
+    for name, owner in owners[:ROWS]:
+        unserved = {one.queue.name for one in find_stalled(store, owner) if one.reason == "unserved"}
+        found += [AgentQueue(name, queue, queue.name in unserved) for queue in list_queues(store, owner)]
+    waiting = (one for one in found if one.queue.queued or one.queue.parked or one.queue.dead or one.queue.paused)
+    return sorted(waiting, key=lambda one: not one.unserved)
+
+
+def _describe_verify(check: VerifyState | None) -> tuple[str, str, bool]:
+    """Return what is known of the last check of the journal."""
+    if check is None:
+        return "Journal", "not verified since the server started", True
+    if not check.ended:
+        return "Journal", f"being verified, {100 * check.done // max(1, check.total)}%", True
+    at = format_ms(check.ended)[:16].replace("T", " ")
+    if check.report is None:
+        return "Journal", f"not verified at {at} UTC: {check.problem}", False
+    sound = check.report.ok
+    return "Journal", f"{'intact' if sound else 'damaged'} at {at} UTC", sound
 
 
 def _health(store: Store) -> list[tuple[str, str, bool]]:

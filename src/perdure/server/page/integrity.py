@@ -48,11 +48,16 @@ _checks: WeakKeyDictionary[Store, VerifyState] = WeakKeyDictionary()
 _tasks: set[asyncio.Task[None]] = set()
 
 
+def last_verify(store: Store) -> VerifyState | None:
+    """Return the check of a store that runs, or else the last one since the server started."""
+    return _checks.get(store)
+
+
 async def show_integrity(call: PageCall) -> Shown:
     """Show the last check, the disk, and what keeps the store from being written."""
     _require_whole_store(call)
     store = await call.store()
-    check = _checks.get(store)
+    check = last_verify(store)
     return {"title": "Integrity", "check": check, "store": await asyncio.to_thread(_describe, store)} | {
         "findings": check.report.findings[:FINDINGS] if check is not None and check.report is not None else (),
         "may_verify": call.principal.role.includes(Role.ADMIN),
@@ -63,7 +68,7 @@ async def start_verify(call: PageCall) -> str:
     """Begin a check, unless one runs."""
     _require_whole_store(call)
     store = await call.store()
-    before = _checks.get(store)
+    before = last_verify(store)
     if before is None or before.ended:
         check = _checks[store] = VerifyState(SYSTEM_CLOCK.wall_ms(), call.by)
         task = asyncio.create_task(_verify(call, check))

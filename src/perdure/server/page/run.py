@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from perdure import records as r
-from perdure.errors import PerdureError, RequestInvalid
+from perdure.errors import RequestInvalid
 from perdure.journal.trees.tolerant_read import tolerant
+from perdure.presence.context.context import Context
+from perdure.presence.context.stored_contexts import ContextLine, list_contexts, read_context
 from perdure.run.inbox import InboxQuestion, list_inbox
 from perdure.run.listing import RunSummary, children_of, require_run, summary_of
 from perdure.run.usage import Savings, Usage, savings_lines, savings_of, usage_lines, usage_of
@@ -22,7 +25,7 @@ from perdure.run.window import (
     read_run_entry,
     read_window,
 )
-from perdure.server.page.entry import EntryDetails, describe_entry
+from perdure.server.page.entry import EntryDetails, ValueReader, describe_entry
 from perdure.server.page.page import Page, PageCall, Shown
 from perdure.server.page.render import link
 from perdure.server.page.waterfall import Waterfall, draw_waterfall
@@ -43,9 +46,9 @@ class RunQuery(msgspec.Struct, frozen=True):
 
     tab: str = "timeline"
     at: int = 0
-    """The first entry of the window, or the moment of the state."""
+    """The first entry of the window or of a list, or the moment of the state."""
     entry: int = 0
-    """The entry in the detail pane."""
+    """The entry in the detail pane, or the chosen context."""
 
 
 class RunHead(msgspec.Struct, frozen=True):
@@ -70,7 +73,8 @@ async def show_run(call: PageCall) -> Shown:
     agent, run_id = call.path["agent"], call.path["run"]
     call.principal.require_agent(agent)
     shown: Shown = await call.read(_read, agent, run_id, query)
-    context = await _read_context(call) if query.tab == "context" else ""
+    if query.tab == "context":
+        shown |= await _read_context(call, shown["contexts"])
     return {
         "title": run_id,
         "agent": agent,
@@ -79,7 +83,9 @@ async def show_run(call: PageCall) -> Shown:
         "tabs": [(name, link("runs", agent, run_id, tab="" if name == "timeline" else name)) for name in TABS],
         "actions": actions_for(shown["head"].summary.status),
         "entry_number": query.entry,
-        "context": context,
+        "query_at": query.at or "",
+        "listed_from": 0,
+        "listed_next": 0,
         **shown,
     }
 
@@ -98,23 +104,19 @@ def _read(store: Store, agent: str, run_id: str, query: RunQuery) -> Shown:
     summary = summary_of(store, row)
     head = _read_head(store, row, summary, read)
     shown: Shown = {"head": head, "detail": None}
-    if query.entry:
+    if query.entry and query.tab != "context":
         shown["detail"] = _read_detail(store, row, query.entry, read)
     if query.tab == "timeline":
         shown |= _read_timeline(store, row, summary, query.at)
     elif query.tab in ("messages", "state"):
         at = min(query.at or head.last, head.last)
         shown |= _show_moment(read_moment(store, row, at), read)
-    elif query.tab == "events":
-        shown["events"] = _find_events(store, row, read)
-    elif query.tab == "memory":
-        shown["memories"] = find_entries(store, row, lambda record: True, most=LISTED, kinds=_MEMORY_KINDS)
-    elif query.tab == "files":
-        shown["files"] = _find_files(store, row)
+    elif query.tab in _LISTS:
+        shown |= _LISTS[query.tab](store, row, max(1, query.at), read)
     return shown
 
 
-def _read_head(store: Store, row: RunRow, summary: RunSummary, read: Callable[[bytes], Any]) -> RunHead:
+def _read_head(store: Store, row: RunRow, summary: RunSummary, read: ValueReader) -> RunHead:
     first = read_run_entry(store, row, 1)
     ended = read_run_entry(store, row, row.outcome) if row.outcome else None
     started, outcome = first.record if first is not None else None, ended.record if ended is not None else None
@@ -158,7 +160,7 @@ def _draw(window: RunWindow, summary: RunSummary) -> Waterfall:
     return draw_waterfall(window.entries, "" if held else summary.status.value, now)
 
 
-def _read_detail(store: Store, row: RunRow, seq: int, read: Callable[[bytes], Any]) -> EntryDetails | None:
+def _read_detail(store: Store, row: RunRow, seq: int, read: ValueReader) -> EntryDetails | None:
     entry = read_run_entry(store, row, seq)
     if entry is None:
         return None
@@ -166,7 +168,7 @@ def _read_detail(store: Store, row: RunRow, seq: int, read: Callable[[bytes], An
     return describe_entry(entry, around, read, row.agent, row.id)
 
 
-def _show_moment(moment: RunMoment, read: Callable[[bytes], Any]) -> Shown:
+def _show_moment(moment: RunMoment, read: ValueReader) -> Shown:
     changes = [
         (key, *(read(side[key]) if key in side else None for side in (moment.before, moment.state)))
         for key in sorted({*moment.before, *moment.state})
@@ -192,11 +194,16 @@ def _show_message(message: Any) -> tuple[str, Any]:
     return ("user" if isinstance(message, str) else "message"), message
 
 
-def _find_events(store: Store, row: RunRow, read: Callable[[bytes], Any]) -> list[tuple[int, int, str, Any]]:
-    found = []
-    for entry in find_entries(store, row, lambda record: bool(_events_in(record)), most=LISTED):
-        found += [(entry.seq, entry.at, kind, read(value)) for kind, value in _events_in(entry.record)]
-    return found
+def _find_events(store: Store, row: RunRow, first: int, read: ValueReader) -> Shown:
+    found = find_entries(store, row, lambda record: bool(_events_in(record)), most=LISTED + 1, first=first)
+    shown, paging = _cut(found, first)
+    events = [(entry.seq, entry.at, kind, read(value)) for entry in shown for kind, value in _events_in(entry.record)]
+    return {"events": events, **paging}
+
+
+def _cut(found: Sequence[Any], first: int) -> tuple[Sequence[Any], Shown]:
+    """Return one page of a list, and where it begins and the next one, 0 for none. One more was looked for."""
+    return found[:LISTED], {"listed_from": first, "listed_next": found[LISTED].seq if len(found) > LISTED else 0}
 
 
 def _events_in(record: Any) -> list[tuple[str, bytes]]:
@@ -205,23 +212,64 @@ def _events_in(record: Any) -> list[tuple[str, bytes]]:
     return events + [(one.kind, one.value) for one in getattr(record, "landed", ()) if isinstance(one, r.EventAppended)]
 
 
-def _find_files(store: Store, row: RunRow) -> list[tuple[int, int, str, str, int]]:
+def _find_memories(store: Store, row: RunRow, first: int, read: ValueReader) -> Shown:
+    """Return the memories that a run has written, and those that its contexts have shown."""
+    kept = find_entries(store, row, lambda record: True, most=LISTED + 1, kinds=_MEMORY_KINDS, first=first)
+    shown, paging = _cut(kept, first)
+    contexts = list_contexts(store, row, read, first=first, most=LISTED)
+    upto = paging["listed_next"] or last_entry(store, row) + 1
+    return {
+        "memories": [(one, _show_memory(one.record, read)) for one in shown],
+        "recalled": [one for one in contexts if one.recalled and one.seq < upto],
+        **paging,
+    }
+
+
+def _show_memory(record: Any, read: ValueReader) -> str:
+    packed = getattr(record, "value", b"")
+    return str(read(packed)) if packed else ""
+
+
+def _find_files(store: Store, row: RunRow, first: int, read: ValueReader) -> Shown:
     """Return the artifacts and checkpoints that a run has saved."""
-    found = []
-    for entry in find_entries(store, row, lambda record: bool(getattr(record, "landed", ())), most=LISTED):
-        for change in getattr(entry.record, "landed", ()):
-            if isinstance(change, r.ArtifactSaved | r.CheckpointMade):
-                kind = "artifact" if isinstance(change, r.ArtifactSaved) else "checkpoint"
-                found.append((entry.seq, entry.at, kind, change.name, change.version))
-    return found
+    found = find_entries(store, row, lambda record: bool(_files_in(record)), most=LISTED + 1, first=first)
+    shown, paging = _cut(found, first)
+    files = [
+        (entry.seq, entry.at, "artifact" if isinstance(one, r.ArtifactSaved) else "checkpoint", one.name, one.version)
+        for entry in shown
+        for one in _files_in(entry.record)
+    ]
+    return {"files": files, **paging}
 
 
-async def _read_context(call: PageCall) -> str:
+def _files_in(record: Any) -> list[r.ArtifactSaved | r.CheckpointMade]:
+    return [one for one in getattr(record, "landed", ()) if isinstance(one, r.ArtifactSaved | r.CheckpointMade)]
+
+
+def _find_contexts(store: Store, row: RunRow, first: int, read: ValueReader) -> Shown:
+    shown, paging = _cut(list_contexts(store, row, read, first=first, most=LISTED + 1), first)
+    return {"contexts": shown, **paging}
+
+
+async def _read_context(call: PageCall, listed: Sequence[ContextLine]) -> Shown:
+    """Return the chosen context of a run, else the last one of the list."""
+    seq = call.query.entry or (listed[-1].seq if listed else 0)
+    if not seq:
+        return {"context": None, "context_at": 0}
     agent = await call.agent()
-    try:
-        return (await agent.runs.context(call.path["run"])).explain()
-    except PerdureError as error:
-        return error.message
+
+    def read() -> Context | None:
+        engine = agent._engine
+        row = require_run(engine.store, call.path["agent"], call.path["run"])
+        return read_context(engine, row, seq, tolerant(engine.store))
+
+    return {"context": await asyncio.to_thread(read), "context_at": seq}
 
 
+_LISTS: dict[str, Callable[[Store, RunRow, int, ValueReader], Shown]] = {
+    "events": _find_events,
+    "memory": _find_memories,
+    "files": _find_files,
+    "context": _find_contexts,
+}
 PAGE = Page(path="/runs/{agent}/{run}", show=show_run, template="run.html", query=RunQuery, live=True, section="Runs")
