@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -105,7 +105,7 @@ def find_entries(
     return found
 
 
-def _read_holding(store: Store, run: RunRow, at: int) -> list[r.JournalEntry]:
+def _read_holding(store: Store, run: RunRow, at: int) -> Sequence[r.JournalEntry]:
     """Return the entries up to a number that write something and still apply."""
     rows = (row for row in _rows(store, run, 1, at) if row.kind in _WRITERS)
     return effective([entry for row in rows if (entry := _decode(row)) is not None])

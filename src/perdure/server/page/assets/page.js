@@ -82,6 +82,8 @@ for (const button of $$("[data-help]")) { button.hidden = false; button.addEvent
 document.addEventListener("keydown", onKey);
 onLive();
 showTimes();
+const entry = $(".side nav a[aria-current]"); // on a small screen the menu is wider than the screen
+if (entry) entry.parentElement.scrollLeft = entry.offsetLeft - entry.parentElement.offsetLeft - 40;
 setInterval(showTimes, 5000);
 setInterval(keepLive, 3000);
 
