@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -12,6 +11,7 @@ from perdure.kernel.engine import Engine
 from perdure.presence.context.context import Context
 from perdure.presence.context.recorded import CONTEXT, rebuilt_in
 from perdure.presence.context.thread_context import EarlierTurns, TurnThread
+from perdure.run.branches.past import ValueUnpacker
 from perdure.run.turn_start import SNAPSHOT
 from perdure.run.window import find_entries, read_conversation, read_run_entry, read_window
 from perdure.store.base import Store
@@ -21,8 +21,6 @@ _BEGINNING = 8
 """What a turn begins with is among its first entries."""
 _RECALLED = "recalled"
 _WROTE = frozenset({r.EntryKind.WROTE})
-
-ValueUnpacker = Callable[[bytes], Any]
 
 
 class ContextLine(msgspec.Struct, frozen=True):
