@@ -16,7 +16,7 @@ VERDICTS = ("done", "retry", "fail")
 
 def read_answer(question: InboxQuestion, form: Mapping[str, str]) -> RunAnswer:
     """Return the answer from the fields of a form."""
-    text = form.get("answer", "")
+    text = form.get("answer", "").replace("\r\n", "\n")  # browsers send every line break of a form like this
     if question.kind == "in_doubt":
         verdict = form.get("verdict", "")
         if verdict not in VERDICTS:
