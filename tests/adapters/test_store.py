@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from collections import defaultdict
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -140,6 +141,8 @@ def test_the_langgraph_store_is_the_state_of_the_agent(store_url: str) -> None:
     agent.state.set("crawl", "page", 3)
     assert store.get(("crawl",), "page").value == {"value": 3}
     first = store.get(("users", "ann"), "diet")
+    while datetime.now(UTC) < first.updated_at + timedelta(milliseconds=1):
+        pass  # times are kept to the millisecond
     store.put(("users", "ann"), "diet", {"text": "fish"})
     second = store.get(("users", "ann"), "diet")
     assert first.created_at == first.updated_at == second.created_at < second.updated_at

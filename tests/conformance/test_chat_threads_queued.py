@@ -174,3 +174,15 @@ def test_a_retried_request_meets_its_turn_just_begun(program: Chat) -> None:
     other.reply("re: two")
     other.__exit__(None, None, None)
     assert program.chat("user", "two", id="r2") == "re: two"
+
+
+def test_a_message_that_another_takes_between_two_looks_is_no_failure(
+    program: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for text in ("m0", "m1"):
+        program.chat.start("user", text, id=text)
+    look, stale = program.chat._find_earlier, [True, True]
+    # Twice as if another worker had begun the earlier message after this one was refused because of it.
+    monkeypatch.setattr(program.chat, "_find_earlier", lambda request: None if stale and stale.pop() else look(request))
+    assert program.chat("user", "m1", id="m1") == "re: m1"
+    assert [turn.input for turn in program.thread.turns()] == ["m0", "m1"]

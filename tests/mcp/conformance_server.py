@@ -76,7 +76,7 @@ async def _take_long(caller: McpCaller, given: NoInput) -> ToolAnswer:
 
 def _saying(*blocks: dict[str, Any]) -> Any:
     async def handler(caller: McpCaller, given: NoInput) -> ToolAnswer:
-        return Blocks("", {}, blocks)
+        return Blocks("", {}, blocks=blocks)
 
     return handler
 

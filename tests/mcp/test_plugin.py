@@ -8,7 +8,7 @@ from pathlib import Path
 
 from perdure import __version__
 from perdure.connect.tools import TOOLS as CODING_AGENTS
-from perdure.mcp.requests import TOOLS
+from perdure.mcp.catalog import TOOLS
 
 PLUGIN = Path(__file__).parents[2] / "plugins" / "claude-code"
 

@@ -12,7 +12,7 @@ import msgspec
 from perdure.api.aio.base import AsyncFacade
 from perdure.api.aio.run import ASYNC, AsyncRun
 from perdure.api.aio.tasks import AsyncTaskHandle, make_task
-from perdure.errors import InDoubt, RunWaiting, TurnUnfinished, UnknownAttribute, WrongValue
+from perdure.errors import InDoubt, NoTurn, RunWaiting, TurnUnfinished, UnknownAttribute, WrongValue
 from perdure.kernel.awaitables import is_awaitable
 from perdure.kernel.engine import Engine
 from perdure.kernel.names import check_identifier, check_storable_name
@@ -61,6 +61,10 @@ class AsyncTurn(AsyncRun):
         run = yield from open_turn(self._engine, self._request)
         self.id = run.id
         return run
+
+    @property
+    def _has_begun(self) -> bool:
+        return not self.id.endswith("#")
 
     @property
     def number(self) -> int:
@@ -284,21 +288,24 @@ class AsyncTurnFunction:
     async def _do(self, request: TurnRequest) -> Any:
         while True:
             await self._finish_earlier(request)
+            turn = AsyncTurn(self._engine, request)
             try:
-                return await self._perform(request)
-            except TurnUnfinished:  # the turn that this one waited for was killed meanwhile, or another was queued
-                if await self._find_earlier(request) is None:
+                return await self._perform(turn)
+            except TurnUnfinished:  # a turn was killed, or another message queued, since the thread was read
+                if turn._has_begun:
                     raise
 
     async def _finish_earlier(self, request: TurnRequest) -> None:
         while (before := await self._find_earlier(request)) is not None:
+            turn = AsyncTurn(self._engine, before)
             try:
-                await self._perform(before)
+                await self._perform(turn)
             except (RunWaiting, InDoubt):
                 await drive_async(self._engine.store, enqueue(self._engine, request))
                 raise
-            except Exception:  # recorded as the failure of that turn, which is not in the way of the next one then
-                if await self._find_earlier(request) is not None:
+            except Exception as error:  # recorded as the failure of that turn, which is then not in the way
+                taken = isinstance(error, NoTurn | TurnUnfinished) and not turn._has_begun
+                if not taken and await self._find_earlier(request) is not None:
                     raise
 
     async def start(self, thread: str, input: Any, *, id: str | None = None) -> AsyncTaskHandle[Any]:
@@ -322,8 +329,8 @@ class AsyncTurnFunction:
     async def _find_earlier(self, request: TurnRequest) -> TurnRequest | None:
         return await drive_async(self._engine.store, read_protocol(turn_before, self._engine, request))
 
-    async def _perform(self, request: TurnRequest) -> Any:
-        async with AsyncTurn(self._engine, request) as turn:
+    async def _perform(self, turn: AsyncTurn) -> Any:
+        async with turn:
             if turn.finished:
                 return turn.result
             # unasync: async-only

@@ -13,7 +13,7 @@ import msgspec
 from perdure.api.sync.base import Facade
 from perdure.api.sync.run import ASYNC, Run
 from perdure.api.sync.tasks import TaskHandle, make_task
-from perdure.errors import InDoubt, RunWaiting, TurnUnfinished, UnknownAttribute, WrongValue
+from perdure.errors import InDoubt, NoTurn, RunWaiting, TurnUnfinished, UnknownAttribute, WrongValue
 from perdure.kernel.engine import Engine
 from perdure.kernel.names import check_identifier, check_storable_name
 from perdure.kernel.protocol import Protocol, drive_sync, read_protocol
@@ -61,6 +61,10 @@ class Turn(Run):
         run = yield from open_turn(self._engine, self._request)
         self.id = run.id
         return run
+
+    @property
+    def _has_begun(self) -> bool:
+        return not self.id.endswith("#")
 
     @property
     def number(self) -> int:
@@ -284,21 +288,24 @@ class TurnFunction:
     def _do(self, request: TurnRequest) -> Any:
         while True:
             self._finish_earlier(request)
+            turn = Turn(self._engine, request)
             try:
-                return self._perform(request)
-            except TurnUnfinished:  # the turn that this one waited for was killed meanwhile, or another was queued
-                if self._find_earlier(request) is None:
+                return self._perform(turn)
+            except TurnUnfinished:  # a turn was killed, or another message queued, since the thread was read
+                if turn._has_begun:
                     raise
 
     def _finish_earlier(self, request: TurnRequest) -> None:
         while (before := self._find_earlier(request)) is not None:
+            turn = Turn(self._engine, before)
             try:
-                self._perform(before)
+                self._perform(turn)
             except (RunWaiting, InDoubt):
                 drive_sync(self._engine.store, enqueue(self._engine, request))
                 raise
-            except Exception:  # recorded as the failure of that turn, which is not in the way of the next one then
-                if self._find_earlier(request) is not None:
+            except Exception as error:  # recorded as the failure of that turn, which is then not in the way
+                taken = isinstance(error, NoTurn | TurnUnfinished) and not turn._has_begun
+                if not taken and self._find_earlier(request) is not None:
                     raise
 
     def start(self, thread: str, input: Any, *, id: str | None = None) -> TaskHandle[Any]:
@@ -322,8 +329,8 @@ class TurnFunction:
     def _find_earlier(self, request: TurnRequest) -> TurnRequest | None:
         return drive_sync(self._engine.store, read_protocol(turn_before, self._engine, request))
 
-    def _perform(self, request: TurnRequest) -> Any:
-        with Turn(self._engine, request) as turn:
+    def _perform(self, turn: Turn) -> Any:
+        with turn:
             if turn.finished:
                 return turn.result
             made = self.__wrapped__(turn)
