@@ -40,7 +40,7 @@ class RunOrigin(msgspec.Struct, frozen=True):
 
     @property
     def trace_id(self) -> str:
-        """The same for every process of the run."""
+        """The id of the trace, which all processes of the run share."""
         named = msgspec.json.encode([self.store, self.agent, self.id])
         return blake2b(named, digest_size=16, person=b"perdure.trace").hexdigest()
 
